@@ -59,7 +59,7 @@ def main() -> None:
         frames = [frame(page), *draw(page)]
         times = [500] * (len(frames) - 1) + [1500]
         for _ in range(STOPS):
-            page.get_by_text("Next", exact=True).click()
+            page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
             frames.append(frame(page))
             times.append(1800)

@@ -177,6 +177,7 @@ export function tourOf(page) {
       whole() {
         state.isWhole = true;
         drawButtons();
+        $('[data-do="next"]').focus(); // the button that was pressed is gone
         page.draw();
       },
       another() {

@@ -1,0 +1,953 @@
+"""The live page in Chromium: what it shows, says and does (skipped where there is none)."""
+
+import base64
+import io
+import itertools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from browser import browser_only, wait
+from live_reference import (
+    CHANGES,
+    EVERYTHING,
+    SETTLED,
+    SEVEN,
+    STATIONS,
+    answer_of,
+    data_of,
+    draw,
+    go,
+    model_of,
+    number_in,
+    picture_in,
+    pictures_of,
+    shipped,
+    spelt,
+    stations,
+    text,
+)
+from PIL import Image, ImageDraw
+
+import vit_tutorial as vt
+from vit_tutorial import live
+
+HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
+STATE = "document.querySelector('[data-vit-live]').live.state"
+MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
+TRIED = MESSAGE.replace(".message", '[data-text="tried"]').replace("'[data-text", "`[data-text").replace("\"]'", '"]`')
+
+
+@pytest.fixture
+def show(show):
+    """With everything shown; unless ``whole`` is False, as the page begins."""
+
+    def shown(content, *, whole=True, **how):
+        page = show(content, **how)
+        if whole:
+            page.evaluate(EVERYTHING)
+        return page
+
+    return shown
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return shipped("digits-patch2")
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The page of a small model, with four random pictures."""
+    return live.page(model_of(), pictures_of(model_of(), 4), ["one", "two", "three"])
+
+
+# ------------------------------------------------------------------------------------------------------ the picture
+
+
+@browser_only
+def test_the_answer_follows_the_pen(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    page.get_by_text("Clear", exact=True).click()
+    assert float(picture_in(page, model).sum()) == 0
+    draw(page, SEVEN)
+    picture = picture_in(page, model)
+    assert 4 < float(picture.sum()) < 30
+    assert ((16 * picture) % 1 == 0).all()  # in the steps of the pictures that it learned from
+    assert text(page, ".said") == answer_of(model, picture, preprocess)
+    assert text(page, ".said").startswith("7, ")
+    page.get_by_text("Erase", exact=True).click()
+    draw(page, [(0.1, 0.12), (0.5, 0.12)])
+    assert float(picture_in(page, model).sum()) < float(picture.sum()) - 1
+    for _ in range(2):
+        page.get_by_text("Undo", exact=True).click()
+    assert float(picture_in(page, model).sum()) == 0
+    page.get_by_text("Undo", exact=True).click()
+    assert torch.allclose(picture_in(page, model), samples[0])
+
+
+@browser_only
+def test_a_small_drawing_is_seen_as_large_as_the_digits_that_were_learned(show, digits):
+    live_page, model, preprocess, _ = digits
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    draw(page, [(0.1 + 0.55 * x, 0.1 + 0.55 * y) for x, y in SEVEN])  # small, and in a corner
+    picture = picture_in(page, model)[0]
+    assert picture[0].sum() > 0.5
+    assert picture[-1].sum() > 0.2
+    assert text(page, ".said") == answer_of(model, picture[None], preprocess)
+    assert text(page, ".said").startswith("7, ")
+    assert re.fullmatch(r"The model sees it 1\.[5-9] times as large and in the middle, .*", text(page, ".message"))
+    page.get_by_text("Clear", exact=True).click()
+    draw(page, [(0.5, 0.5), (0.5, 0.52)])  # a dot stays one
+    assert picture_in(page, model)[0].sum() < 16
+
+
+# A clock by which each step of a pass takes longer than its slice, so that a pass takes many frames on any machine.
+SLOW_CLOCK = """() => {
+  let time = 0;
+  performance.now = () => { time += 50; return time; };
+}"""
+
+
+FRAME = "const frame = () => new Promise(requestAnimationFrame), shown = [];"
+
+
+@browser_only
+def test_the_newest_picture_and_changes_win(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.evaluate(SLOW_CLOCK)
+    shown = page.evaluate(f"""async () => {{
+      {FRAME}
+      const root = document.querySelector("[data-ready]").shadowRoot;
+      const click = (number) => root.querySelectorAll(".samples button")[number].click();
+      const part = root.querySelector('[data-part="blocks.0.mlp"]');
+      root.querySelector('[name="cutting"][value="cut"]').click();
+      for (const [act, frames] of [[() => click(1), 2], [() => click(2), 30], [() => part.click(), 3],
+        [() => click(3), 1], [() => {{ click(4); click(5); part.click(); }}, 2], [() => click(6), 30],
+        [() => part.click(), 60]]) {{
+        act();
+        for (let i = 0; i < frames; i++) {{
+          await frame();
+          shown.push([".said", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
+        }}
+      }}
+      return shown;
+    }}""")
+    without = {"off": ["blocks.0.mlp"]}
+    right = {(answer_of(model, picture, preprocess), "") for picture in samples[:7]}
+    right |= {(answer_of(model, picture, preprocess, without), "MLP of block 0 off.") for picture in samples[:7]}
+    assert {(said, changes) for said, changes, _ in shown} <= right  # never a mixture of two
+    assert answer_of(model, samples[1], preprocess) not in {said for said, *_ in shown}  # given up on the way
+    assert shown[31][0] == answer_of(model, samples[2], preprocess)
+    assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 0 off."]
+    was = answer_of(model, samples[6], preprocess).replace(",", " was")
+    assert shown[-1][2].startswith(f"{was} and is ")
+    go(page, "head")
+    page.locator('[data-show="logits"] canvas').press("Home")
+    logits = stations(model, samples[6], preprocess, without)["logits"]
+    assert number_in(text(page, '[data-show="logits"] .reading')) == pytest.approx(logits[0], rel=1e-3)
+
+
+@browser_only
+def test_draws_with_the_keyboard_alone(show, digits):
+    live_page, model, preprocess, _ = digits
+    page = show(live_page)
+    for _ in range(2):  # the tour’s next stop comes before the pad
+        page.keyboard.press("Tab")
+    for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
+        page.keyboard.press(key)
+    picture = picture_in(page, model)
+    assert picture[0, :, 3:5].sum() > 0.8 * picture.sum() > 3
+    assert text(page, ".said") == answer_of(model, picture, preprocess)
+    assert text(page, ".live-region").startswith(("It says 1", "Pen up"))
+    page.keyboard.press("Delete")
+    assert float(picture_in(page, model).sum()) == 0
+    page.get_by_text("Undo", exact=True).click()
+    assert torch.equal(picture_in(page, model), picture)
+
+
+@browser_only
+def test_a_tap_reads_a_number_and_a_finger_draws(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page, has_touch=True, size=(390, 844))
+    patches = stations(model, samples[0], preprocess, {})["embed.patches"].reshape(16, 4)
+    cells = page.locator('[data-station="patches"] [data-show="x"] canvas')
+    cells.tap(position={"x": 0.6 * cells.bounding_box()["width"], "y": 5})
+    reading = text(page, '[data-show="x"] .reading')
+    assert reading.startswith("number 2 (")
+    assert number_in(reading) == pytest.approx(patches[10, 2], rel=1e-3)
+    page.get_by_text("Clear", exact=True).tap()
+    box = page.locator(".pad > canvas").bounding_box()
+    finger = page.context.new_cdp_session(page)
+    for kind, (x, y) in zip(("touchStart", "touchMove", "touchMove"), SEVEN, strict=True):
+        point = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert float(picture_in(page, model).sum()) > 4
+    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess)
+
+
+def drop(page, name, kind, content):
+    page.locator("input[type=file]").set_input_files({"name": name, "mimeType": kind, "buffer": content})
+
+
+def png(pixels):
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, format="PNG")
+    return out.getvalue()
+
+
+@browser_only
+def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
+    live_page, double, preprocess, _ = shipped("shapes")
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    assert (picture_in(page, double) == np.float32(128 / 255)).all()  # a painting is cleared, too
+    pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
+    drop(page, "noise.png", "image/png", png(pixels))
+    wait(page, f"{MESSAGE}.startsWith('noise.png, cut to its middle (80 % of it)')")
+    right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
+    assert (picture_in(page, double) - right).abs().max() < 2.01 / 255
+    before = picture_in(page, double)
+    for name, kind, content, words in [
+        ("notes.txt", "text/plain", b"hello", ("notes.txt is not a picture", "JPEG")),
+        ("half.png", "image/png", png(pixels)[:300], ("half.png is damaged",)),
+        ("large.png", "image/png", png(np.zeros((5000, 10000), np.uint8)), ("50 megapixels", "at most 40")),
+    ]:
+        drop(page, name, kind, content)
+        wait(page, f"{MESSAGE}.startsWith('{name}')")
+        assert all(word in text(page, ".message") for word in words), text(page, ".message")
+        assert torch.equal(picture_in(page, double), before)
+
+
+def photograph_of_a_seven(ink, paper, margin, thickness, *, light="even", turn=0, desk=None):
+    """(300, 400): a seven on paper that is turned by degrees on a desk, if there is one, in a light or shadow; dust."""
+    picture = Image.new("L", (400, 300), paper)
+    height = 300 - 2 * margin
+    places = [(200 + (x - 0.5) * height * 0.9, margin + y * height) for x, y in [(0.2, 0.1), (0.8, 0.1), (0.45, 0.9)]]
+    ImageDraw.Draw(picture).line(places, fill=ink, width=thickness, joint="curve")
+    ImageDraw.Draw(picture).rectangle([80, 220, 82, 222], fill=ink)
+    picture = picture.rotate(turn, fillcolor=paper if desk is None else desk)
+    if desk is not None:
+        ImageDraw.Draw(picture).rectangle([0, 0, 30, 300], fill=desk)
+    y, x = np.mgrid[:300, :400]
+    away = np.hypot(x - 150, y - 200) - 110  # from a hand's shadow
+    lit = {"even": 1, "lamp": 1 - x / 1000, "edge": 1 - 0.4 * (x + y > 330), "hand": 1 - 0.45 / (1 + np.exp(away / 12))}
+    return np.repeat((np.asarray(picture) * lit[light]).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+SEVENS = {  # {how it was photographed: (dark on light?, the photograph)}
+    "thick, black on white, with a margin": (True, photograph_of_a_seven(0, 255, 50, 34)),
+    "a ball pen, a lamp on the left": (True, photograph_of_a_seven(60, 235, 90, 6, light="lamp")),
+    "the shadow of an edge": (True, photograph_of_a_seven(60, 235, 90, 9, light="edge", turn=5)),
+    "a hand's shadow, on a desk": (True, photograph_of_a_seven(60, 235, 70, 10, light="hand", turn=-4, desk=90)),
+    "chalk": (False, photograph_of_a_seven(230, 30, 60, 20)),
+}
+
+
+@browser_only
+def test_a_photographed_digit_is_cut_out_and_read(show, digits):
+    page, model = show(digits[0]), digits[1]
+    for number, (turned, photograph) in enumerate(SEVENS.values()):
+        drop(page, f"seven{number}.png", "image/png", png(photograph))
+        wait(page, f"{MESSAGE}.startsWith('seven{number}.png:')")
+        assert text(page, ".said").startswith("7, "), number
+        assert ("turned from dark on light" in text(page, ".message")) is turned
+        assert ("isn’t sure" in text(page, ".message")) is (float(text(page, ".said").split()[1]) < 70)
+    before = picture_in(page, model)
+    for level in (255, 0):
+        drop(page, f"empty{level}.png", "image/png", png(np.full((50, 60, 3), level, np.uint8)))
+        wait(page, f"{MESSAGE}.includes('empty{level}.png shows nothing')")
+    assert torch.equal(picture_in(page, model), before)
+
+
+@browser_only
+def test_dropped_and_pasted(show, small):
+    page = show(small)
+    give = """([type, name, bytes]) => {
+      const data = new DataTransfer(), { shadowRoot } = document.querySelector("[data-vit-live]");
+      const section = shadowRoot.querySelector(".live");
+      if (bytes) data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
+      section.dispatchEvent(type === "drop" ? new DragEvent("drop", { dataTransfer: data, cancelable: true })
+        : new ClipboardEvent("paste", { clipboardData: data }));
+    }"""
+    for kind, empty in (("drop", "not a file"), ("paste", "not a picture")):
+        page.evaluate(give, [kind, "", None])
+        assert empty in page.evaluate(MESSAGE)
+        page.evaluate(give, [kind, f"{kind}.png", list(png(np.full((20, 20, 3), 51, np.uint8)))])
+        wait(page, f"{MESSAGE}.includes('{kind}.png')")
+        wait(
+            page, "document.querySelector('[data-vit-live]').live.state.picture.every((v) => Math.abs(v - 0.2) < 1e-6)"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ the model
+
+
+@browser_only
+def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
+    page = show(digits[0])
+    for names, station, sentence in (
+        (["block 0, attention"], "attention", "The attention of block 0 is switched off, so it adds nothing: z′ = z."),
+        (["block 0, attention", "block 0, shortcut beside attention"], "attention", "z′ is all zeros"),
+        (["block 0, MLP"], "mlp", "The MLP of block 0 is switched off, so it adds nothing: z = z′."),
+        (["block 0"], "mlp", "Block 0 is switched off: every token leaves it as it came in."),
+    ):
+        go(page, "what-if")
+        for name in names:
+            page.get_by_label(name, exact=True).click()
+        go(page, station)
+        assert sentence in text(page, f'[data-text="{station}Off"]')
+        assert page.locator(f'[data-station="{station}"] .work').is_hidden()
+        page.get_by_text("Reset", exact=True).click()
+        wait(page, SETTLED)
+    go(page, "what-if")
+    page.get_by_label("block 0, head 0", exact=True).click()
+    go(page, "attention")
+    assert text(page, '[data-text="headOff"]').startswith("Head 0 of block 0 is switched off")
+    ink = "all => all.map((e) => e.getContext('2d').getImageData(0, 0, 4, 4).data.some((v) => v))"
+    assert page.locator(".heads canvas").evaluate_all(ink) == [False, True, True, True]
+    assert page.locator(".panel .of-head").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+
+
+@browser_only
+def test_the_map_opens_stations_and_cuts_parts(show, digits):
+    live_page, model, preprocess, samples = digits
+    page, state = show(live_page), "document.querySelector('[data-vit-live]').live.state"
+    page.get_by_label("block 2, head 3", exact=True).click()
+    assert page.locator('[data-station="attention"]').is_visible()
+    assert page.evaluate(f"[{state}.layer, {state}.head, {state}.changes.off.length]") == [2, 3, 0]
+    assert page.locator('.layers input[value="2"]').is_checked()
+    assert page.locator(".map [aria-current]").evaluate_all("all => all.map((e) => e.dataset.part)") == [
+        "blocks.2.attention",
+        "blocks.2.attention.heads.3",
+    ]
+    page.get_by_text("Cut parts", exact=True).click()
+    page.get_by_label("block 2, attention", exact=True).click()
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess, {"off": ["blocks.2.attention"]})
+    assert page.get_by_label("block 2, attention", exact=True).get_attribute("aria-pressed") == "false"
+    cut = set(page.locator(".part.cut").evaluate_all("all => all.map((e) => e.dataset.part)"))
+    assert cut == {"blocks.2.attention", *(f"blocks.2.attention.heads.{head}" for head in range(4))}
+    assert page.locator("path.cut").count() == 8  # into each head, and out of it
+    assert page.locator(".heads label.cut").count() == 4
+    assert "switched off" in text(page, '[data-text="attentionOff"]')
+    page.get_by_label("block 1", exact=True).click()
+    assert page.locator("rect.cut").count() == 1
+    assert page.locator('.part.cut[data-part^="blocks.1"]').count() == 7  # not its shortcuts: the tokens pass
+    page.get_by_label("the picture, in patches").click()  # there is nothing to cut
+    assert page.locator('[data-station="attention"]').is_visible()
+    assert text(page, ".key") == text(page, ".live-region") == "This can’t be cut: choose Open parts to open it."
+    page.get_by_label("block 1", exact=True).click()
+    assert "Thick, blue lines" in text(page, ".key")
+    page.get_by_text("Open parts", exact=True).click()
+    page.get_by_label("block 0, MLP", exact=True).focus()
+    page.keyboard.press("x")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Delete")
+    off = ["blocks.2.attention", "blocks.0.mlp", "blocks.0.mlp.residual"]
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess, {"off": off})
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert page.locator(".part:focus").get_attribute("data-to") == "patches"
+    for station, isCutting in (("what-if", True), ("looks", False)):
+        page.locator(f'.also [data-to="{station}"]').click()
+        assert page.evaluate(f"{state}.isCutting") is isCutting
+
+
+@browser_only
+def test_on_a_phone_the_map_stands_upright(show, digits):
+    page = show(digits[0], size=(390, 844))
+    names = ["the picture, in patches", "block 0", "block 3", "the classifier"]
+    boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
+    assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
+    parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
+    assert all(0 <= part["left"] and part["right"] <= 390 for part in parts)
+    assert min(min(part["width"], part["height"]) for part in parts) >= 18
+    page.set_viewport_size({"width": 740, "height": 900})
+    wait(page, "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.map .upright') === null")
+    boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
+    assert [box["x"] for box in boxes] == sorted(box["x"] for box in boxes)
+
+
+@browser_only
+def test_one_drag_is_one_change_to_undo(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    drag = """(slider) => {
+      for (const value of [1, 2, 3, 4, 5]) {
+        slider.value = value;
+        slider.dispatchEvent(new Event("input"));
+      }
+      slider.dispatchEvent(new Event("change"));
+    }"""
+    page.locator('[name="temperature"]').evaluate(drag)
+    assert text(page, ".list") == "attention’s temperature 3.2."
+    page.locator('[name="answer"]').evaluate(drag)
+    page.get_by_text("Undo", exact=True).click()
+    assert text(page, ".list") == "attention’s temperature 3.2."
+    page.get_by_text("Undo", exact=True).click()
+    assert text(page, ".list") == ""
+    assert page.get_by_text("Undo", exact=True).is_disabled()
+
+
+@browser_only
+def test_what_was_tried_goes_with_the_model_that_it_was_about(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    page.get_by_text("Try each head").click()
+    wait(page, f"{TRIED}.includes('The change without each')")
+    page.locator(".drop").first.click()
+    assert page.evaluate(TRIED) == ""
+    assert page.locator(".drop").count() == 0
+
+
+@browser_only
+def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
+    assert "What each hidden unit answers to isn’t shown" in text(show(small), '[data-meaning="unit"]')
+    page = show(digits[0])
+    go(page, "mlp")
+    assert re.fullmatch(r"Unit \d+ of block 0 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
+    page.locator('[data-show="hidden"] canvas[tabindex]').focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
+    page.get_by_text("Next unit", exact=True).click()
+    assert text(page, '[data-meaning="unit"] h4') == "Unit 2 of block 0 is excited most by these patches"
+    mark = page.locator('[data-show="hidden"] .mark:not(.source)')  # which stays
+    assert mark.evaluate("(e) => e.style.left") == f"{100 * 2 / 96:.5f}%"
+    assert page.locator('[data-meaning="unit"] canvas').count() == 6
+    assert text(page, '[data-meaning="unit"] .note').endswith(
+        "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."
+    )
+    go(page, "attention")
+    page.locator('.heads input[value="1"]').check(force=True)
+    assert text(page, '[data-meaning="head"] h4').startswith(
+        "Head 1 of block 0 lets the class token (not your patch) look"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- links and the tour
+
+
+@browser_only
+def test_a_link_brings_the_same_state_back(show, digits, small):
+    live_page, model, *_ = digits
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    draw(page, SEVEN)
+    go(page, "what-if")
+    page.get_by_label("block 2", exact=True).click()
+    page.locator(".modes").get_by_text("taken away").click()
+    page.get_by_role("button", name="class token").click()
+    go(page, "attention")
+    page.locator('.layers input[value="0"]').check(force=True)
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    fragment, said, picture = page.evaluate("location.hash"), text(page, ".said"), picture_in(page, model)
+    again = show(live_page, fragment=fragment)
+    assert (text(again, ".said"), text(again, ".list")) == (said, "block 2 off; no positions.")
+    assert torch.equal(picture_in(again, model), picture)
+    assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == (
+        "class token",
+        True,
+    )
+    assert again.locator('[data-station="attention"]').is_visible()
+    assert text(again, ".sentence") == text(page, ".sentence")
+    assert text(again, "[data-do=next]") == "Return"  # to the first stop, which was left
+    again.get_by_text("Copy link").click()
+    assert text(again, ".copied")
+    assert again.evaluate("location.hash") == fragment
+    assert not show(small, fragment=fragment).locator(".changed").is_visible()  # another model's
+
+
+@browser_only
+def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
+    page = show(digits[0], whole=False)
+    for _ in range(9):
+        page.locator("[data-do=next]").click()
+    page.get_by_label("block 0, head 1", exact=True).press("x")
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    fragment, said, sentence = page.evaluate("location.hash"), text(page, ".said"), text(page, ".sentence")
+    page = show(digits[0])
+    page.locator(".samples button").nth(4).click()
+    page.evaluate("(hash) => { location.hash = hash; }", fragment)
+    wait(page, f"{STATE}.stop === 9")
+    assert (text(page, ".said"), text(page, ".list")) == (said, "head 1 of block 0 off.")
+    assert (text(page, ".sentence"), text(page, ".count")) == (sentence, "10 of 15")
+    assert text(page, "[data-do=next]") == "Next"
+    page.get_by_text("Undo", exact=True).click()
+    assert text(page, ".pad .hint") == "· right answer: 4"
+
+
+@browser_only
+def test_the_browser_s_back_steps_back(show, digits):
+    page = show(digits[0])
+    for _ in range(2):
+        page.locator("[data-do=next]").click()
+    page.go_back()
+    wait(page, f"{STATE}.stop === 1")
+    page.go_back()
+    wait(page, f"{STATE}.stop === 0")
+    page.go_forward()
+    wait(page, f"{STATE}.stop === 1")
+    assert text(page, ".count") == "2 of 15"
+    assert show(digits[0], fragment="#stop=7").locator(".count").text_content() == "7 of 15"
+    alone = show(digits[0].html)  # within somebody else's page, whose address isn't ours
+    alone.locator("[data-do=next]").click()
+    assert alone.evaluate("location.hash") == ""
+
+
+@browser_only
+def test_a_click_on_the_map_leaves_the_task(show, digits):
+    page = show(digits[0])
+    page.locator("[data-do=next]").click()
+    task = text(page, ".sentence")
+    page.get_by_label("block 2, MLP", exact=True).click()
+    assert page.locator('[data-station="mlp"]').is_visible()
+    assert (text(page, ".sentence"), text(page, ".count")) == (task, "2 of 15")
+    page.get_by_text("Return", exact=True).click()
+    assert page.locator('[data-station="patches"]').is_visible()
+    assert text(page, "[data-do=next]") == "Next"
+
+
+DAMAGED_CHANGES = (
+    {"off": [5]},
+    {"off": "blocks.0"},
+    {"off": ["blocks.9"]},
+    {"scale": 1},
+    {"temperature": 0},
+    {"temperature": "2"},
+    {"answer": -1},
+    {"position": "sideways"},
+    {"order": [1, 2]},
+    {"order": [16] * 16},
+    {"hidden": [16]},
+    {"hidden": [1, 1]},
+    {"off": ["blocks.0", "blocks.0"]},
+    {"hidden": None},
+)
+
+
+# Whether the state of a link is taken, with each damage done to it.
+UNPACK = """([source, whole, config, samples, damages]) => {
+  const { idOf, unpackLink } = new Function(`${source}; return { idOf, unpackLink }`)();
+  const data = { weights: { values: "A".repeat(4000) } }, pad = { ink: () => atob(whole.ink) };
+  const sizes = { T: config.tokens, L: config.depth, h: config.num_heads - 1 };
+  const page = { data, config, pad, sizes, samples, white: 16, stops: Array(15) };
+  return damages.map((damage) => {
+    try {
+      unpackLink(page, btoa(JSON.stringify({ ...whole, id: idOf(page), ...damage })));
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}"""
+
+
+def link_of(whole):
+    return "#live=" + base64.urlsafe_b64encode(json.dumps(whole).encode()).decode().rstrip("=")
+
+
+@browser_only
+def test_a_damaged_link_starts_from_scratch(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    letters = page.evaluate("location.hash").removeprefix("#live=")
+    whole = json.loads(base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)))
+    page = show(live_page, fragment=link_of(whole | {"layer": -1}))
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert "damaged" in text(page, ".message")
+    assert page.locator(".changed").is_hidden()
+    assert page.locator('[data-station="patches"]').is_visible()
+    page = show(live_page, fragment=link_of(whole | {"layer": 3}))
+    assert float(picture_in(page, model).sum()) == 0
+    assert text(page, ".message") == ""
+
+    good = [{}, {"sample": 9}, *({"changes": whole["changes"] | spelt(c, model.config)} for c in CHANGES.values())]
+    damages = [
+        {"id": "another"},
+        {"layer": 1.5},
+        {"head": 3},
+        {"token": "3"},
+        {"station": "toString"},
+        {"method": "toString"},
+        {"sample": 10},
+        {"stop": 15},
+        {"isAway": 1},
+        {"sample": None},
+        {"picture": base64.b64encode(bytes([17] * 64)).decode()},
+        {"picture": base64.b64encode(bytes(63)).decode()},
+        {"ink": base64.b64encode(bytes(100)).decode()},
+        {"changes": None},
+        *({"changes": whole["changes"] | change} for change in DAMAGED_CHANGES),
+    ]
+    about = [vt.pages.script("live/link.js"), whole, data_of(live_page.html)["config"], samples.flatten(1).tolist()]
+    page = show("<!doctype html><body>", ready=0)
+    assert page.evaluate(UNPACK, [*about, good]) == [True] * len(good)
+    assert page.evaluate(UNPACK, [*about, damages]) == [False] * len(damages)
+
+
+# How many things can be pressed, and which parts of the diagram are seen.
+PRESSED = """() => [...document.querySelector("[data-vit-live]").shadowRoot.querySelectorAll("button, input, select")]
+  .filter((e) => (e.closest("label") ?? e).checkVisibility()).length"""
+PARTS = "all => all.filter((e) => e.checkVisibility()).map((e) => e.ariaLabel.replace(/block 0, |the /, ''))"
+
+
+@browser_only
+def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800))
+    assert page.evaluate(PRESSED) <= 12
+    assert page.locator(".right").is_hidden()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 800
+    assert text(page, "[data-do=next]") == "Start"
+    sizes = []
+    for _ in range(14):
+        page.locator("[data-do=next]").click()
+        sizes.append(page.locator(".map .part").evaluate_all(PARTS))
+    assert sizes[0] == ["picture, in patches"]
+    assert "head 3" in sizes[6]
+    assert "MLP" not in sizes[6]
+    assert "MLP" in sizes[10]
+    assert all(set(before) <= set(after) for before, after in itertools.pairwise(sizes))
+    assert len(sizes[-1]) == page.locator(".map .part").count()
+    page = show(digits[0], whole=False)
+    page.get_by_text("Show everything", exact=True).click()
+    assert page.locator("[data-do=next]:focus").count() == 1
+    assert page.locator(".map .part").evaluate_all(PARTS) == sizes[-1]
+    assert page.locator(".also").is_visible()
+
+
+@browser_only
+def test_the_tour_goes_through_all_stations_and_back(show, digits):
+    page, seen, sentences, followed, others = show(digits[0], size=(1280, 800), whole=False), [], set(), [], []
+    for number in range(1, 16):
+        assert text(page, ".count") == f"{number} of 15"
+        sentences.add(text(page, ".sentence"))
+        assert page.locator(".spot").count() == 1
+        assert page.locator(".spot").is_visible()
+        seen.append(page.evaluate(f"{STATE}.station"))
+        followed.append(text(page, ".picker .name"))
+        if number in (2, 7):
+            page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+        if page.get_by_text("Another picture", exact=True).is_visible():
+            others.append(number)
+            page.get_by_text("Another picture", exact=True).click()
+            assert text(page, ".pad .hint") == f"· right answer: {len(others)}"
+        assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
+        if number < 15:
+            page.locator("[data-do=next]").click()
+    assert len(sentences) == 15
+    assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
+    assert followed == [
+        *["patch 10"] * 2,
+        *["patch 0"] * 3,
+        "class token",
+        "class token",
+        *["patch 0"] * 0,
+        *["class token"] * 8,
+    ]
+    assert others == [6, 12, 13]
+    page.get_by_text("Back", exact=True).click()
+    assert text(page, ".count") == "14 of 15"
+    page.get_by_label("block 2, MLP", exact=True).click()
+    page.get_by_text("Next", exact=True).click()
+    assert text(page, ".list") == "MLP of block 2 off."  # what the reader cut stays
+    page.get_by_text("Start again", exact=True).click()
+    assert text(page, ".count") == "1 of 15"
+    assert text(page, ".sentence").startswith("All that you changed is reset.")
+    go(page, "patches")
+    assert page.locator(".spot").count() == 0
+
+
+@browser_only
+def test_a_shuffle_changes_the_answer(show, digits):
+    page = show(digits[0])
+    before = text(page, ".said")[0]
+    go(page, "what-if")
+    for _ in range(4):
+        page.get_by_text("Shuffle all", exact=True).click()
+        wait(page, f"{STATE}.changes.order !== null")
+        assert text(page, ".said")[0] != before
+        page.get_by_text("Reset", exact=True).click()
+        assert text(page, ".said")[0] == before
+
+
+@browser_only
+def test_a_full_pad_is_said_to_be_full(show, digits):
+    page = show(digits[0])
+    draw(page, [(x, y / 20) for y in range(21) for x in ((0.01, 0.99) if y % 2 else (0.99, 0.01))])
+    assert text(page, ".message").startswith("The pad is full.")
+
+
+@browser_only
+def test_the_lighter_a_cell_of_a_map_the_larger_its_share(show, digits):
+    page = show(digits[0])
+    page.locator(".samples button").nth(5).click()
+    go(page, "attention")
+    for block, head in ((1, 3), (1, 0), (3, 2)):
+        page.locator(f'.layers input[value="{block}"]').check(force=True)
+        page.locator(f'.heads input[value="{head}"]').check(force=True)
+        place = page.locator('[data-map="weights"] .cells').last
+        shown = Image.open(io.BytesIO(place.screenshot())).convert("L")
+        side = shown.width / 4
+        light = [shown.getpixel((int((i % 4 + 0.5) * side), int((i // 4 + 0.3) * side))) for i in range(16)]
+        shares = page.evaluate(f"""() => {{
+          const {{ run, state, samples }} = document.querySelector("[data-vit-live]").live;
+          const {{ weights }} = run(samples[5]).blocks[{block}].attention.heads[{head}];
+          return [...weights.subarray(17 * state.token + 1, 17 * state.token + 17)];
+        }}""")
+        order = np.argsort(shares)
+        assert (np.diff(np.array(light)[order]) >= -2).all()
+
+
+# What each stop of the story asks for; the answer and another picture have more than one place.
+ASKED = {
+    1: [".pad > canvas", "[data-do=clear]", ".said, .mini"],
+    2: [".picker canvas", "[data-spot=pixels] .cells"],
+    3: [".picker canvas", "[data-spot=token] .cells"],
+    4: ["[data-spot=token] .cells", "[data-meaning=row] .seen"],
+    5: [".picker canvas", "[data-spot=position] .cells", "[data-spot=z0] .cells"],
+    6: ["[data-do=another]", ".picker canvas", "[data-spot=z0] .cells"],
+    7: [".picker canvas", "[data-spot=qkv] .cells"],
+    8: [".picker canvas", "[data-spot=weights] .token-map"],
+    9: ["[data-spot=sums] .cells"],
+    10: [".heads", "[data-meaning=head] .seen"],
+    11: ["[data-spot=hidden] .cells", "[data-meaning=unit] .seen"],
+    12: ["[data-do=another]", ".lens"],
+    13: ["[data-do=another]", "[data-spot=probabilities] .cells"],
+    14: [".offers button:first-child", ".offers button:last-child", ".map [data-part$=mlp]", ".said, .mini"],
+    15: [".map [data-part$=mlp]"],
+}
+
+
+# Those of some selectors none of whose elements is in sight: whole, on the screen, with nothing of the page over it.
+HIDDEN = """async (asked) => {
+  for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+  const root = document.querySelector("[data-vit-live]").shadowRoot;
+  const isSeen = (element) => {
+    const { left, top, right, bottom } = element.getBoundingClientRect();
+    if (!element.checkVisibility() || left < 0 || right > innerWidth || top < 0 || bottom > innerHeight) return false;
+    return [top + 2, bottom - 2].every((y) => {
+      const over = root.elementFromPoint((left + right) / 2, y);
+      return over && ["tour", "model"].every((name) => !over.closest(`.${name}`) || element.closest(`.${name}`));
+    });
+  };
+  return asked.filter((one) => ![...root.querySelectorAll(one)].some(isSeen));
+}"""
+
+
+@browser_only
+@pytest.mark.parametrize("size", [(375, 700), (844, 390), (720, 450), (768, 1024), (1366, 650), (1920, 1080)])
+def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size):
+    page = show(digits[0], has_touch=True, size=size, whole=False)  # buttons for fingers take more room
+    for number, asked in ASKED.items():
+        assert text(page, ".count") == f"{number} of 15"
+        assert page.evaluate(HIDDEN, [".sentence", *asked]) == [], number
+        if size[0] == 375:  # what is left of a phone's screen
+            assert page.locator(".tour").evaluate("(tour) => tour.offsetHeight") <= 135
+        page.locator("[data-do=next]").evaluate("(button) => button.click()")
+
+
+# ----------------------------------------------------------------------------------------------- where it is shown
+
+
+@browser_only
+def test_several_on_a_page_are_independent_and_leave_no_global(show, small, digits):
+    page = show(f"<!doctype html><body>{small.html}{digits[0].html}{small.html}", ready=3)
+    page.locator('[data-to="what-if"]').nth(1).click()
+    page.locator('[data-part="blocks.0"]').nth(1).click()
+    assert [page.locator(".changed").nth(i).is_visible() for i in range(3)] == [False, True, False]
+    mine = page.evaluate("Object.keys(window)")
+    assert set(mine) == set(show("<!doctype html><body>", ready=0).evaluate("Object.keys(window)"))
+
+
+# How JupyterLab and VS Code run the scripts of an output that they put into their page.
+PUT = {"JupyterLab": "script.replaceWith(copy)", "VS Code": "place.append(copy); copy.remove()"}
+
+
+@browser_only
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
+def test_put_into_a_page_by_a_notebook(show, small, put):
+    page = show("<!doctype html><body class='vscode-dark'><div></div>", ready=0)
+    page.evaluate(
+        "html => { const place = document.querySelector('div'); place.innerHTML = html;"
+        "for (const script of [...place.querySelectorAll('script')]) {"
+        "const copy = document.createElement('script'); copy.type = script.type; copy.text = script.text; "
+        + put
+        + " } }",
+        small.html,
+    )
+    page.wait_for_selector("[data-ready]")
+    assert page.locator("[data-theme]").get_attribute("data-theme") == "dark"
+    go(page, "mlp")
+    assert page.locator('[data-show="hidden"]').is_visible()
+
+
+@browser_only
+def test_labels_are_shown_as_text(show):
+    model = model_of()
+    page = show(live.page(model, pictures_of(model, 2), HOSTILE, titles=HOSTILE[:2]))
+    assert page.locator(".bars li span").all_text_contents() == HOSTILE
+    go(page, "layers")
+    go(page, "what-if")
+    page.get_by_text("Try each head").click()
+    assert [image.get_attribute("alt") for image in page.locator(".samples img").all()] == HOSTILE[:2]
+    assert page.evaluate("window.pwned") is None
+
+
+@browser_only
+def test_without_its_script_the_pictures_and_answers_remain(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page.html, ready=0, java_script_enabled=False)
+    assert page.locator("img").count() == 10
+    said = answer_of(model, samples[7], preprocess)
+    assert page.locator("figcaption").nth(7).inner_text() == "7: " + said.replace(",", "")
+    body = page.locator("body").inner_text()
+    assert body.startswith("Watch a Vision Transformer think")
+    assert len(body) < 500  # no data, no code
+
+
+# What is wider than the window, or stands out to the right, at each station.
+WIDE = """() => {
+  const section = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".live");
+  return STATIONS.flatMap((station) => {
+    section.querySelector(`[data-to="${station}"]`).click();
+    const { right } = section.getBoundingClientRect();
+    const out = [...section.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > right + 1 &&
+      e.checkVisibility() && !e.closest(".spoken, input")).map((e) => e.outerHTML.slice(0, 80));
+    if (document.documentElement.scrollWidth > innerWidth) out.push("the page");
+    const { bottom } = section.querySelector(".also button:last-child").getBoundingClientRect();
+    const picture = section.querySelector(".map .caption").getBoundingClientRect();
+    if (picture.top < bottom && picture.left < section.querySelector(".also").getBoundingClientRect().right) {
+      out.push("a switch over the map");
+    }
+    return out.map((what) => `${station}: ${what}`);
+  });
+}""".replace("STATIONS", str(list(STATIONS)))
+
+
+def assert_fits(page, width):
+    """At a width, once the page has had two frames to follow it."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate(WIDE) == [], width
+
+
+@browser_only
+def test_fits_its_column_whatever_the_names(show, digits):
+    page = show(digits[0])
+    for width in (390, 600, 825, 1200):
+        assert_fits(page, width)
+    names = [letter * 300 for letter in "abc"]
+    page = show(live.page(model_of(), pictures_of(model_of(), 3), names, titles=names))
+    go(page, "what-if")
+    page.get_by_text("Try each head").click()
+    wait(page, f"{TRIED}.includes('The change without each')")
+    for width in (390, 1200):
+        assert_fits(page, width)
+
+
+@browser_only
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(show, digits, scheme):
+    axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
+    page = show(digits[0], color_scheme=scheme, bypass_csp=True)
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
+    bad = set()
+    for station in STATIONS if scheme == "light" else ("patches", "mlp", "layers", "what-if"):
+        go(page, station)
+        if station == "mlp":  # from here on, with all steps
+            page.get_by_role("button", name="Show the mathematics").click()
+        if station == "what-if":
+            page.get_by_text("Try each head").click()
+            page.get_by_label("block 1, MLP", exact=True).click()
+        # What stands beside the panel is the same at each station, so twice is enough for it.
+        where = "document" if station in ("attention", "what-if") else "{fromShadowDom: ['[data-vit-live]', '.panel']}"
+        rules = "runOnly: ['color-contrast'], " * (scheme == "dark")  # what else there is doesn't depend on colours
+        found = page.evaluate(f"axe.run({where}, {{ {rules}resultTypes: ['violations'] }})")
+        assert len(found["passes"]) > (0 if rules else 5)
+        bad |= {f"{v['id']}: {n['html'][:200]}" for v in found["violations"] for n in v["nodes"][:3]
+                if v["impact"] in ("serious", "critical")}  # fmt: skip
+    assert bad == set()
+
+
+# The visible text that is smaller than 14 pixels; but for what is raised or lowered.
+SMALL_TEXT = """() => {
+  const { shadowRoot } = document.querySelector("[data-vit-live]");
+  const walker = document.createTreeWalker(shadowRoot, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const { parentElement: element, textContent } = walker.currentNode;
+    const isRaised = element?.closest("sub, sup, style, .spoken");
+    if (!element || !textContent.trim() || isRaised || !element.checkVisibility()) continue;
+    if (parseFloat(getComputedStyle(element).fontSize) < 14) found.push(textContent.trim());
+  }
+  return found;
+}"""
+
+
+@browser_only
+@pytest.mark.parametrize("size", [(1200, 900), (390, 844)])
+def test_no_text_is_smaller_than_fourteen_pixels(show, digits, size):
+    page = show(digits[0], size=size)
+    for station in STATIONS:
+        go(page, station)
+        if station == "mlp":
+            page.get_by_role("button", name="Show the mathematics").click()
+        assert page.evaluate(SMALL_TEXT) == [], station
+
+
+@browser_only
+def test_forced_colours_keep_bars_frames_and_choices(show, digits):
+    page = show(digits[0])
+    page.emulate_media(forced_colors="active")
+    style = "([e, name]) => getComputedStyle(e)[name]"
+
+    def of(selector, name):
+        element = page.locator(selector).first.element_handle()
+        return page.evaluate(style, [element, name])
+
+    assert "gradient" in of(".bars .top i", "backgroundImage")
+    assert of(".spot", "outlineStyle") == "solid"
+    assert of(".colours :checked + span", "outlineStyle") == "solid"
+    assert of(".colours input:not(:checked) + span", "outlineStyle") == "none"
+    page.emulate_media(forced_colors="none")
+
+
+@browser_only
+def test_follows_the_theme_of_the_page_else_the_system_s(show, digits):
+    page = show(digits[0].html, color_scheme="dark")
+
+    def becomes(theme, change):
+        page.evaluate(change)
+        wait(page, f"document.querySelector('[data-vit-live]').dataset.theme === '{theme}'")
+
+    becomes("dark", "0")
+    becomes("light", "document.body.dataset.jpThemeLight = 'true'")
+    becomes("dark", "document.body.dataset.jpThemeLight = 'false'")
+    page.emulate_media(color_scheme="light")
+    becomes("light", "delete document.body.dataset.jpThemeLight")
+    for kind, theme in (("vscode-dark", "dark"), ("vscode-light", "light"), ("vscode-high-contrast", "dark")):
+        becomes(theme, f"document.body.className = '{kind}'")
+    becomes("light", "document.body.className = 'vscode-high-contrast vscode-high-contrast-light'")
+    becomes("dark", "document.body.className = ''; document.documentElement.dataset.theme = 'dark'")
+
+
+@browser_only
+def test_moves_nothing_where_the_reader_asked_for_none(show, small):
+    durations = "e => [...e.getRootNode().querySelectorAll('*')].map(x => getComputedStyle(x).transitionDuration)"
+    page = show(small)
+    for wish, moves in (("reduce", False), ("no-preference", True)):
+        page.emulate_media(reduced_motion=wish)
+        assert (set(page.locator(".live").evaluate(durations)) != {"0s"}) is moves
