@@ -24,7 +24,7 @@ HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="
 
 def test_holds_the_weights_and_the_pictures_as_they_are():
     live_page, model, _, samples = shipped("digits-patch2")
-    data, state = data_of(live_page.html), model.float().state_dict()
+    data, state = data_of(live_page.html), copy.deepcopy(model).float().state_dict()
     values = np.frombuffer(base64.b64decode(data["weights"]["values"]), "<f4")
     assert [name for name, _ in data["weights"]["names"]] == list(state)
     assert np.array_equal(values, np.concatenate([tensor.numpy().ravel() for tensor in state.values()]))

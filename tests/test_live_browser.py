@@ -38,7 +38,7 @@ from vit_tutorial import live
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 STATE = "document.querySelector('[data-vit-live]').live.state"
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
-TRIED = MESSAGE.replace(".message", '[data-text="tried"]').replace("'[data-text", "`[data-text").replace("\"]'", '"]`')
+TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
 
 
 @pytest.fixture
