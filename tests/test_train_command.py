@@ -98,6 +98,20 @@ def test_the_options_of_the_model_are_the_config_s():
     assert get_args(Architecture) == ("vit", *ARCHITECTURES)
 
 
+@pytest.mark.parametrize("arch", get_args(Architecture))
+def test_each_architecture_begins_as_its_data_set_s_model(arch):
+    model = train_command._from_scratch(options("--arch", arch)[0], data.digits(), seed=0)
+    assert (model.config.dim, model.config.num_classes, model.config.image_size) == (64, 10, (8, 8))
+    assert (type(model) is vt.ViT) == (arch == "vit")
+
+
+def test_the_size_and_the_stem_of_a_model_from_scratch():
+    sized = train_command._from_scratch(options("--size", "Ti/4", "--depth", "5")[0], data.digits(), seed=0).config
+    assert (sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (192, 5, 3, 768)
+    model = train_command._from_scratch(options("--stem", "8x2,8x2")[0], data.digits(), seed=0)
+    assert model.config.stem.layers == ((8, 3, 2), (8, 3, 2))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
