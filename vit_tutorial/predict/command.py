@@ -93,21 +93,21 @@ def _alone(options: PredictOptions, files: Sequence[str], missing: Sequence[str]
 
 def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, processes: int) -> None:
     """Answer this process's part of the photographs; the first process joins the tables of all."""
-    from accelerate import PartialState  # type: ignore[import-untyped]
+    from accelerate import Accelerator  # type: ignore[import-untyped]
 
     if options.out is None or options.attention:
         raise ValueError("several processes write one table: give --out FILE, and leave --attention out")
-    out, state = options.out, PartialState()
+    out, accelerator = options.out, Accelerator()
     tables = [out.with_name(f"{out.stem}.part-{part}{out.suffix}") for part in range(processes)]
     mine = files[rank * len(files) // processes : (rank + 1) * len(files) // processes]
     trained, judge = _trained(options)
     _answer(options, mine, trained, judge, tables[rank], may_be_empty=True)
-    state.wait_for_everyone()
+    accelerator.wait_for_everyone()
     if rank == 0:
         _join(tables, out)
         print(f"{counted(len(files), 'photograph')}, but for those skipped: {out}")
-    state.wait_for_everyone()
-    state.destroy_process_group()
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
 
 
 def _join(tables: Sequence[Path], out: Path) -> None:
