@@ -73,7 +73,7 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
     if sheet.read(CSV, data=name, part=part, value=value, seed=seed):
         return
     config, begin = config_of(part, value), time.process_time()
-    pictures = resized(data, vt.patches.as_pair(config.image_size, "image_size")[0])
+    pictures = resized(data, as_pair(config.image_size, "image_size")[0])
     held = vt.data.hold_out(pictures, 0.1)
     torch.manual_seed(seed)
     model = vt.ViT(config)

@@ -114,7 +114,7 @@ def test_the_pieces_of_eq_1_are_those_of_embeddings(pool, position):
         vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, pool=pool, position=position)
     ).embed
     images = torch.rand(2, 3, 8, 8)
-    pieces = selfsup.placed(embed, embed.patches(images))
+    pieces = selfsup.add_positions(embed, embed.patches(images))
     assert torch.equal(torch.cat(pieces, dim=1), embed(images))
 
 

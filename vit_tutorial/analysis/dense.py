@@ -122,17 +122,17 @@ def fit_head(
         seed: of the batches.
     """
     grid = features.shape[2], features.shape[3]
-    wanted = class_shares(targets, num_classes, grid)  # (B, K, rows, columns)
+    shares = class_shares(targets, num_classes, grid)  # (B, K, rows, columns)
     weight = torch.ones(num_classes)
     weight[0] = ground_weight
-    wanted = wanted * weight[:, None, None]
+    shares = shares * weight[:, None, None]
     head = LinearHead(features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5, num_classes)
     optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-3)
     generator = torch.Generator().manual_seed(seed)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
         rows = torch.randint(len(features), (32,), generator=generator)
-        loss = -(wanted[rows] * head(features[rows]).log_softmax(dim=1)).sum(dim=1).mean()
+        loss = -(shares[rows] * head(features[rows]).log_softmax(dim=1)).sum(dim=1).mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -117,7 +117,7 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
     if model.training or not model.config.num_classes:
         wrong = "training mode: call model.eval()" if model.training else "no head: build it with num_classes > 0"
         raise ValueError(f"relevance explains a logit as the model gives it, and this one has {wrong}")
-    with torch.inference_mode(False), torch.enable_grad(), _kept_weights(model) as weights:
+    with torch.inference_mode(False), torch.enable_grad(), _recorded_weights(model) as weights:
         # A tensor made in inference mode can take part in a backward pass only as a copy.
         y = model(images.clone() if isinstance(images, Tensor) and images.is_inference() else images)  # (B, K)
         chosen = y.argmax(dim=1) if classes is None else torch.as_tensor(classes, device=y.device).clone()
@@ -158,9 +158,9 @@ def relevance_matrix(weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> 
 
 
 @contextmanager
-def _kept_weights(model: ViT) -> Iterator[list[Tensor]]:
+def _recorded_weights(model: ViT) -> Iterator[list[Tensor]]:
     """Inside, each layer's attention runs step by step, and the list receives its weights (B, h, T, T)."""
-    kept: list[Tensor] = []
+    recorded: list[Tensor] = []
 
     def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Tensor], _: Tensor) -> Tensor:
         (x,) = inputs
@@ -168,13 +168,13 @@ def _kept_weights(model: ViT) -> Iterator[list[Tensor]]:
         x = x if x.requires_grad else x.detach().requires_grad_()
         q, k, v = module.split_heads(x)  # each (B, h, T, d)
         z, weights = dot_product_attention(q, k, v, module.score_bias(q))  # (B, h, T, d), (B, h, T, T)
-        kept.append(weights)
+        recorded.append(weights)
         return module.proj(module.merge_heads(z))  # (B, T, D), in place of the fused kernel's
 
     with ExitStack() as hooks:  # closes whatever happens
         for block in model.blocks:
             hooks.enter_context(cast(EncoderBlock, block).attention.register_forward_hook(step_by_step))
-        yield kept
+        yield recorded
 
 
 # ------------------------------------------------------------------------------------------ what the weights hold

@@ -372,7 +372,7 @@ class AttentionPool(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         q = self.q(self.probe).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (1, h, 1, d)
-        kv = self.kv(z).reshape(*z.shape[:2], 2, self.num_heads, -1)  # (B, S, 2, h, d)
+        kv = self.kv(z).unflatten(-1, (2, self.num_heads, -1))  # (B, S, 2, h, d)
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()  # (B, h, S, d) each
         y = scaled_dot_product_attention(q.expand(z.shape[0], -1, -1, -1), k, v)  # (B, h, 1, d)
         y = self.proj(y.transpose(1, 2).flatten(2))  # (B, 1, D)

@@ -2,8 +2,7 @@
 
 Both methods hide a part of each image and predict it. :class:`MaskedViT` is the paper's: the encoder sees all tokens,
 half of them corrupted, and predicts the colour of each corrupted patch. :class:`MaskedAutoencoder` came a year later:
-the encoder sees only a quarter of the patches, and a small decoder reconstructs the rest. What is kept afterwards is
-``.encoder``, a plain :class:`~vit_tutorial.vit.ViT` without a head.
+the encoder sees only a quarter of the patches, and a small decoder reconstructs the rest. What remains is ``.encoder``, a plain :class:`~vit_tutorial.vit.ViT` without a head.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def corrupt(tokens: Tensor, chosen: Tensor, mask_token: Tensor) -> Tensor:
     return torch.where(swapped[..., None], others, corrupted)  # (B, N, D)
 
 
-def placed(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def add_positions(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Eq. 1 in two pieces, so that patches can be corrupted before it and left out after it.
 
     Args:
@@ -188,7 +187,7 @@ class MaskedViT(nn.Module):
         """The patches' tokens after the encoder, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, D)."""
         embed, prefix = cast(Embeddings, self.encoder.embed), self.encoder.config.prefix_tokens
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
-        front, patches = placed(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
+        front, patches = add_positions(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
         return self.encoder.norm(z)[:, prefix:]  # (B, N, D)
 
@@ -279,7 +278,7 @@ class MaskedAutoencoder(nn.Module):
         """The decoder's pixels for every patch: (B, C, H, W), (B, N) -> (B, N, C*P*P)."""
         embed = cast(Embeddings, self.encoder.embed)
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
-        front, patches = placed(embed, tokens)  # (B, p, D), (B, N, D)
+        front, patches = add_positions(embed, tokens)  # (B, p, D), (B, N, D)
         seen = torch.cat([front, take_visible(patches, hidden)], dim=1)  # (B, p + n, D)
         z = self.encoder.norm(self.encoder.blocks(seen))  # (B, p + n, D)
         y = self.bridge(z)  # (B, p + n, D')
@@ -316,7 +315,7 @@ def reconstruct(model: MaskedViT | MaskedAutoencoder, images: Tensor, hidden: Te
 
     Returns:
         (B, C, H, W) in [0, 1]. A mean colour fills its patch, 16 colours fill a quarter of its side each. A model of
-        normalised patches is given each patch's own mean and standard deviation, which it doesn't predict, as in
+        normalised patches gets each patch's own mean and standard deviation, which it doesn't predict, as in
         MAE's pictures.
     """
     config = model.encoder.config
