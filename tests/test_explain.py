@@ -213,7 +213,7 @@ def test_the_model_stays_as_it_was():
     explain.relevance(model, images_for(model))
     with pytest.raises(ValueError, match="built for images"):  # from within the model
         explain.relevance(model, double(1, 2, 8, 8))
-    with pytest.raises(ZeroDivisionError), explain._kept_weights(model):
+    with pytest.raises(ZeroDivisionError), explain._recorded_weights(model):
         _ = 1 / 0
     assert not any(module._forward_hooks or "forward" in vars(module) for module in model.modules())
     for name, p in model.named_parameters():

@@ -164,7 +164,7 @@ def test_the_models_weights_are_its_own_and_stay():
 
 
 def test_refusals(refuses):
-    with refuses(ValueError, "r=-1", "0 leaves all"):
+    with refuses(ValueError, "r=-1", "keeps all tokens"):
         FewerTokens(small(), -1)
     config = modern.ModernConfig(image_size=16, patch_size=4, num_classes=5, dim=24, depth=2, num_heads=3, mlp_dim=40)
     with refuses(TypeError, "ModernViT", "plain vt.ViT"):

@@ -77,7 +77,7 @@ class LinearHead(nn.Module):
     """Features (B, D, rows, columns) -> logits (B, K, rows, columns): each patch by itself, K numbers a patch.
 
     Args:
-        mean: of each feature, (D,), taken off first.
+        mean: of each feature, (D,), subtracted first.
         std: of each feature, (D,).
         num_classes: K.
     """
@@ -148,7 +148,7 @@ class Segmenter(nn.Module):
     """Images (B, C, H, W) -> logits of each pixel (B, K, H, W), by a frozen model and a head on one of its layers.
 
     Args:
-        model: a ViT, which doesn't learn any more.
+        model: a trained ViT; its weights are frozen.
         head: what :func:`fit_head` returned.
         layer: whose tokens the head reads: 0 the embedding, l block l, -1 the last norm.
         class_token: whether it reads the class token after the last norm, too.
@@ -173,7 +173,7 @@ class Segmenter(nn.Module):
 
 
 def confusion(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    """How many pixels of each class (row) were called each class (column): twice (B, H, W) -> (K, K) int64.
+    """How many pixels of each class (row) were predicted as each class (column): twice (B, H, W) -> (K, K) int64.
 
     Raises:
         ValueError: masks of different sizes: a prediction is scored at the size of the picture.

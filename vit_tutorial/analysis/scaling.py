@@ -105,7 +105,7 @@ class Prediction:
 def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Prediction:
     """Fit the law, and predict a run of another cost, with intervals by drawing the runs again.
 
-    A run misses the law by a factor whose logarithm is taken as normal. Its standard deviation is known
+    The loss of a run is the law's times a factor, whose logarithm we assume normal. Its standard deviation is known
     from n - 3 degrees of freedom only. So each draw first draws one that fits these runs (by a chi-squared
     number, which makes Student's t of a normal one), then n runs around the law, fits a law to them, and
     draws the new run around that. No interval covers a law of the wrong form.

@@ -295,7 +295,7 @@ def curves(
 
 @styled
 def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> Figure:
-    """How often each class was taken for each: the right answers on the diagonal, the mistakes shaded beside it.
+    """A confusion matrix: the right answers on the diagonal, the mistakes beside it shaded by how often they happen.
 
     Args:
         counts: (K, K), whole numbers: row the true class, column the model's.

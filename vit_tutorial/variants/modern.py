@@ -134,7 +134,7 @@ class ModernConfig(ViTConfig):
 
     @property
     def head_dim(self) -> int:
-        """How many numbers a head has, d = D / h."""
+        """The width of a head, d = D / h."""
         return self.dim // self.num_heads
 
     @property
@@ -149,12 +149,12 @@ class ModernConfig(ViTConfig):
 
     @property
     def head_width(self) -> int:
-        """How many numbers the head reads: D, or 2 D of two tokens, or of one and the mean."""
+        """The width of what the head reads: D, or 2 D for two tokens, or one and the mean."""
         return 2 * self.dim if self.pool in ("cls+mean", "distilled") else self.dim
 
 
 def norm_layer(config: ModernConfig, width: int) -> nn.Module:
-    """A norm of so many numbers."""
+    """The config's kind of norm, over ``width`` numbers."""
     if config.norm == "rms":
         return nn.RMSNorm(width, eps=config.norm_eps)
     return nn.LayerNorm(width, eps=config.norm_eps)
@@ -459,7 +459,7 @@ def build(config: ViTConfig) -> ViT:
 
 
 def count_parameters(config: ViTConfig) -> int:
-    """How many numbers a plain, hybrid or modern model learns, by building it without memory."""
+    """Parameters of a plain, hybrid or modern model, counted on a copy without memory."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in build(config).parameters())
 

@@ -2,7 +2,8 @@
 
 Both methods hide a part of each image and predict it. :class:`MaskedViT` is the paper's: the encoder sees all tokens,
 half of them corrupted, and predicts the colour of each corrupted patch. :class:`MaskedAutoencoder` came a year later:
-the encoder sees only a quarter of the patches, and a small decoder reconstructs the rest. What remains is ``.encoder``, a plain :class:`~vit_tutorial.vit.ViT` without a head.
+the encoder sees only a quarter of the patches, and a small decoder reconstructs the rest. After training one keeps
+``.encoder``, a plain :class:`~vit_tutorial.vit.ViT` without a head.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def merge(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tens
         z: (B, T, D).
         sizes: (B, T), patches in each token.
         to: (B, T), where each goes; -1: nowhere.
-        left: T', how many there are afterwards.
+        left: T', the number of tokens afterwards.
 
     Returns:
         The tokens (B, T', D) and their sizes (B, T').
@@ -145,7 +145,7 @@ def merge(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tens
 
 
 class Encoded(NamedTuple):
-    """What a model with fewer tokens makes of images."""
+    """The result of :meth:`FewerTokens.encode`."""
 
     tokens: Tensor  # (B, T', D), before the last norm
     sizes: Tensor  # (B, T'), patches in each
@@ -173,7 +173,9 @@ class FewerTokens(nn.Module):
         if type(model) is not ViT:
             raise TypeError(f"a {type(model).__name__} may need its tokens' places in each block: give a plain vt.ViT")
         if r < 0:
-            raise ValueError(f"r={r}: 0 leaves all tokens, a positive number takes so many away per block")
+            raise ValueError(
+                f"r={r}: it must be 0, which keeps all tokens, or more, the tokens that each block removes"
+            )
         self.model, self.r, self.choose, self.proportional = model, r, choose, proportional
 
     def forward(self, images: Tensor) -> Tensor:
@@ -187,7 +189,7 @@ class FewerTokens(nn.Module):
         return cast(Tensor, self.model.head(y))  # (B, K)
 
     def encode(self, images: Tensor) -> Encoded:
-        """The tokens that are left after the last block, their sizes, and what went where."""
+        """The tokens after the last block, their sizes, and which token holds each patch after each block."""
         z = self.model.embed(images)  # (B, T, D)
         sizes = z.new_ones(z.shape[:2])  # (B, T)
         source = torch.arange(z.shape[1], device=z.device).expand(z.shape[0], -1)  # (B, T)
