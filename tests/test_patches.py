@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -104,12 +103,6 @@ def test_patchify_refuses(refuses, shape, patch, words):
 def test_a_size_is_an_int_or_a_pair(refuses, patch):
     with refuses(TypeError, "patch_size", "an int or a pair of ints (height, width)", repr(patch)):
         patchify(torch.zeros(1, 3, 32, 32), patch)
-
-
-def test_a_numpy_array_is_refused_with_the_way_out(refuses):
-    for takes_images in (partial(patchify, patch_size=8), PatchEmbedding(32, 8, 3, 4)):
-        with refuses(TypeError, "torch.Tensor", "ndarray", "torch.as_tensor(images)"):
-            takes_images(np.zeros((1, 3, 32, 32), np.float32))
 
 
 @pytest.mark.parametrize(

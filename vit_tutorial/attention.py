@@ -15,13 +15,7 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
 
     Returns:
         The output (..., T, e), and the weights (..., T, S): each row is non-negative and sums to 1.
-
-    Raises:
-        ValueError: queries and keys of different widths, or another number of keys than of values.
     """
-    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
-        raise ValueError(f"q (..., T, d), k (..., S, d) and v (..., S, e) must agree in d and in S, got {shapes}")
     # Dot products of d numbers grow with √d, and a softmax of large scores has almost no gradient: so divide by √d.
     # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)

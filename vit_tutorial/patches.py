@@ -98,7 +98,7 @@ class PatchEmbedding(nn.Module):
 
     Raises:
         ValueError: sizes that don't divide; images of another rank, channel count or size.
-        TypeError: images that aren't a floating-point tensor.
+        TypeError: images that aren't floating point.
 
     The kernel starts LeCun normal, the bias zero: Flax's default for ``nn.Conv``, which the paper's code keeps.
     """
@@ -141,8 +141,6 @@ torch.fx.wrap("check_images")  # torch.fx keeps the call as it is, and doesn't t
 
 
 def _four_axes(images: Tensor) -> Tensor:
-    if not isinstance(images, Tensor):
-        raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: torch.as_tensor(images)")
     if images.ndim != 4:
         hint = ": a single image needs a batch axis, images.unsqueeze(0)" if images.ndim == 3 else ""
         raise ValueError(f"images must have shape (B, C, H, W), got {tuple(images.shape)}{hint}")
