@@ -111,24 +111,6 @@ def test_each_change_has_its_own_chance_for_each_image(change):
     assert not all(same(*epochs))
 
 
-def test_two_changes_of_a_kind_draw_apart(images):
-    twice = batches.Reader(images, Augmentation("twice", changes=(Crop((3, 3)), Crop((3, 3)))))
-    first, second = twice.drawn(0)
-    assert first.shape == second.shape == (26, 2)
-    assert not torch.equal(first, second)
-
-
-def test_dropout_goes_on_as_if_nothing_had_been_drawn(images):
-    before = torch.get_rng_state()
-    seen(images, 1)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_without_augmentation_the_very_images(images):
-    for index, image in seen(images, 3, augmentation=Augmentation("none")).items():
-        assert torch.equal(image, images[index][0])
-
-
 def test_any_data_set_of_torch_s_will_do(images):
     class Plain:
         def __len__(self):

@@ -5,10 +5,9 @@ import hashlib
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from vit_tutorial import count_parameters, data
-from vit_tutorial.data import augment, sets
+from vit_tutorial.data import augment
 from vit_tutorial.patches import as_pair
 
 # --- what every data set gives -------------------------------------------------------------------------------------
@@ -63,13 +62,6 @@ def test_mean_and_standard_deviation_are_those_of_the_training_images(name):
         assert abs(std - (share @ (levels - share @ levels) ** 2).sqrt()) < 6e-5
 
 
-def test_a_loader_takes_the_splits(digits):
-    x, y = next(iter(DataLoader(digits.train, batch_size=5)))
-    images, labels = digits.train.batch(torch.arange(5))
-    assert torch.equal(x, images)
-    assert torch.equal(y, labels)
-
-
 def test_digits_are_scikit_learn_s_split_once_and_for_all(digits):
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -110,14 +102,6 @@ def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
 
 
 # --- load ----------------------------------------------------------------------------------------------------------
-
-
-def test_load_by_name(monkeypatch, tmp_path):
-    monkeypatch.setattr(sets, "shapes", lambda: "the shapes")
-    assert data.load("shapes") == "the shapes"
-    monkeypatch.setattr(sets, "cifar10", lambda root: root)
-    assert data.load("cifar10", str(tmp_path)) == tmp_path
-    assert data.load("digits", image_size=8).name == "digits"
 
 
 def test_load_refuses(refuses, tmp_path):

@@ -10,7 +10,6 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import data, train
-from vit_tutorial.data import hub
 
 datasets = pytest.importorskip("datasets")
 
@@ -138,8 +137,3 @@ def test_refuses_what_is_for_images_in_memory(shards, refuses):
         data.load(str(shards), test_share=0.2)
     with refuses(ValueError, "read from the disk", "validation split"):
         data.hold_out(data.load(str(shards), image_size=8), 0.5)
-
-
-def test_names():
-    assert hub.on_disk("hf://owner/name")
-    assert not hub.on_disk("digits")

@@ -8,7 +8,7 @@ import torch
 import vit_tutorial as vt
 from vit_tutorial import data, train
 from vit_tutorial.data import Images, Recipe
-from vit_tutorial.train import layers, progress
+from vit_tutorial.train import layers
 
 
 @pytest.fixture(scope="module")
@@ -135,25 +135,3 @@ def test_a_model_in_pieces_is_refused_on_the_cpu_too(digits, refuses, monkeypatc
     monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
     with refuses(ValueError, f"which {kind} doesn't", "A model over several GPUs"):
         train.fit(small(), digits, epochs=1, batch_size=16)
-
-
-def test_another_number_of_classes_is_an_error(digits, refuses):
-    with refuses(ValueError, "3 classes", "num_classes=10"):
-        train.fit(vt.load("digits", num_classes=3).model, digits, epochs=1)
-
-
-def test_what_fit_leaves_can_be_loaded(digits, tmp_path):
-    start = vt.load("digits", num_classes=10)
-    history = train.fit(start.model, digits, out=tmp_path, epochs=1, batch_size=16, freeze=True, progress=False)
-    model, classes, preprocess = vt.load(tmp_path)
-    assert (classes, preprocess.mean, preprocess.std) == (digits.classes, digits.mean, digits.std)
-    assert train.evaluate(model, digits)["test_accuracy"] == pytest.approx(history[-1]["test_accuracy"])
-
-
-def test_an_estimate_is_given_only_if_it_is_minutes():
-    assert progress.estimate(0.01, 100) == ""
-    assert progress.estimate(0.5, 1200) == "about 10 minutes for 1,200 steps of 0.5 s"
-    text = progress.estimate(2.0, 9000)
-    assert text.startswith("about 5.0 hours for 9,000 steps of 2 s")
-    assert "--image-size" in text
-    assert "--freeze" in text

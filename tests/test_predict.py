@@ -22,7 +22,6 @@ import vit_tutorial_cli as cli
 from vit_tutorial import data, plots, predict
 from vit_tutorial.predict import command, probabilities
 from vit_tutorial.predict import photos as reading
-from vit_tutorial.predict.output import as_text
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
@@ -151,18 +150,6 @@ def test_the_model_gets_batches_and_the_answers_do_not_depend_on_them(photos, ba
     assert capsys.readouterr().out == expected
 
 
-@pytest.mark.parametrize(
-    ("cuda", "mps", "expected"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
-)
-def test_the_model_runs_on_the_best_device_there_is(photos, monkeypatch, cuda, mps, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    moved = []
-    monkeypatch.setattr(vt.ViT, "to", lambda self, device: moved.append(str(device)))  # and stays: there is none here
-    main([photos[0], "--weights", "shapes"])
-    assert moved == [expected]
-
-
 # ------------------------------------------------------------------------------------------------ the file of answers
 
 
@@ -171,10 +158,6 @@ def rows_of(path):
         with path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def test_a_name_takes_one_line_whatever_it_holds():
-    assert as_text("a\n\x1b[1m.png", [("c\rd", 0.5)]) == "a\\n\\x1b[1m.png\n   50.0%  c\\rd\n"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -194,14 +177,6 @@ def test_writes_a_line_a_class(photos, tmp_path, capsys, suffix):
     found = torch.tensor([float(row["probability"]) for row in rows])
     assert torch.allclose(found, best.values.flatten(), rtol=1e-5)
     assert [path.name for path in out.parent.iterdir()] == [out.name]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_names_of_files_come_through_whole(photos, tmp_path, suffix):
-    odd = tmp_path / 'a "cat", née\nKätzchen.png'
-    odd.write_bytes(Path(photos[0]).read_bytes())
-    main([str(odd), "--weights", "shapes", "--out", str(out := tmp_path / f"answers.{suffix}")])
-    assert {row["file"] for row in rows_of(out)} == {str(odd)}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems take only text for a file's name")
@@ -267,15 +242,6 @@ def test_a_broken_picture_is_named_counted_and_skipped(photos, broken, tmp_path,
     assert [row["file"] for row in rows_of(out)] == photos[:2]
 
 
-def test_an_error_of_one_picture_is_its_own(photos, monkeypatch, fails, tmp_path):
-    def explodes(self, picture):
-        raise MemoryError
-
-    monkeypatch.setattr(data.Preprocessing, "__call__", explodes)
-    with fails(2, "error: no photograph can be read", photos[0], "MemoryError"):
-        main([photos[0], "--weights", "shapes"])
-
-
 def test_without_one_good_picture_nothing_is_written(broken, tmp_path, fails):
     (out := tmp_path / "answers.csv").write_text("old", "utf-8")
     with fails(2, "error: no photograph can be read", "cut.jpg", "text.jpg"):
@@ -331,33 +297,6 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
         maps = model.attention_maps(preprocess(shown))
     expected = torch.stack([maps[layer][:, :, 0, 1:].mean(dim=1) for layer in range(4)]).mean(dim=0)
     assert torch.allclose(torch.stack(list(drawn["maps"]["attention"])).flatten(1), expected, atol=1e-5)
-
-
-def test_does_not_draw_what_nobody_could_see(photos, tmp_path, fails):
-    with fails(2, "error: --attention", "at most 100", "101"):
-        main([*[photos[0]] * 101, "--weights", "shapes", "--attention", str(tmp_path / "looked.png")])
-
-
-def test_a_model_without_a_head_names_nothing(photos, tmp_path, fails):
-    config = vt.ViTConfig(image_size=8, patch_size=4, num_classes=0, dim=16, depth=1, num_heads=2, mlp_dim=16)
-    vt.save(vt.ViT(config), tmp_path / "body", preprocess=data.Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3))
-    with fails(2, "error: ", "body", "no head", "fine-tuned"):
-        main([photos[0], "--weights", str(tmp_path / "body")])
-
-
-def test_a_mean_pooled_grey_model(tmp_path, capsys):
-    # No class token: the picture is the mean over the patches.
-    digits = data.digits()
-    config = vt.ViTConfig(
-        image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=16, depth=2, num_heads=2, mlp_dim=16, pool="mean"
-    )
-    how = data.Preprocessing((8, 8), digits.mean, digits.std)
-    vt.save(vt.ViT(config), tmp_path / "model", classes=digits.classes, preprocess=how)
-    Image.fromarray(np.full((20, 30), 200, np.uint8)).save(tmp_path / "grey.png")
-    arguments = [str(tmp_path / "grey.png"), "--weights", str(tmp_path / "model")]
-    main([*arguments, "--attention", str(tmp_path / "looked.png")])
-    assert capsys.readouterr().out.splitlines()[1] == "   10.0%  0"
-    assert (tmp_path / "looked.png").exists()
 
 
 @pytest.mark.parametrize(
