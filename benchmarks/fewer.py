@@ -37,7 +37,7 @@ import vit_tutorial as vt
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import Choose, FewerTokens
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 Call = Callable[[], object]
 

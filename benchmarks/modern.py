@@ -15,16 +15,13 @@ import itertools
 import random
 import statistics
 import time
-import warnings
-from typing import Any
 
 import timm
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-import vit_tutorial as vt
-from vit_tutorial.variants import modern
+from vit_tutorial.weights import adapters, convert
 
 MODELS = {  # timm's name, and what is told to it
     "DINOv2 S/14": ("vit_small_patch14_dinov2", {"img_size": 224}),
@@ -42,14 +39,7 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():  # a layer scale of 0.00001 would hide a difference
         for parameter in theirs.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    known = vt.weights.configs.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
-    told: dict[str, Any] = {"num_heads": known.given.num_heads, "norm_eps": known.given.norm_eps, "image_size": 224}
-    told["gelu"] = known.given.gelu
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = vt.weights.convert(theirs.state_dict(), parts=known.given.parts, **told)
-    ours = modern.build(found.config).eval()
-    ours.load_state_dict(found.state_dict)
+    ours = convert.model_of(adapters.from_timm(theirs))
     return ours, theirs
 
 

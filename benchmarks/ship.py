@@ -35,7 +35,7 @@ from torch import Tensor
 import vit_tutorial as vt
 from vit_tutorial.export import formats
 from vit_tutorial.export.quantise import round_linear, rounded
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 

@@ -12,7 +12,6 @@ from torch import nn
 from torchvision.transforms.functional import normalize
 
 from vit_tutorial import data
-from vit_tutorial.weights import names as convert
 
 NUMBERS = {
     "entries": 68,
@@ -177,12 +176,6 @@ def joined(weights=lambda a, b: torch.cat([a, b], 1) / 2, biases=lambda a, b: (a
     return lambda weight, bias, dist_weight, dist_bias: end(weights(weight, dist_weight), biases(bias, dist_bias))
 
 
-def turned_by_the_package(query, key, value, query_bias, key_bias, value_bias, out):
-    _, bias, proj = flax_by_permute(query, key, value, query_bias, key_bias, value_bias, out)
-    turned = [convert.from_flax("blocks.0.attention.qkv.weight", kernel) for kernel in (query, key, value)]
-    return torch.cat(turned), bias, proj
-
-
 def prefix_of_the_first_name(checkpoint):
     prefix = "module.backbone." if next(iter(checkpoint["teacher"])).startswith("module.backbone.") else "backbone."
     return {name.removeprefix(prefix): t for name, t in checkpoint["teacher"].items() if name.startswith(prefix)}
@@ -254,7 +247,6 @@ WRONG = {
         Wrong("scaled", flax(turn=lambda k: k.flatten(1).T / k.shape[-1] ** 0.5), "times the right one"),
         Wrong("two results", flax(end=lambda weight, bias, out: (weight, bias)), "expected a tuple of 3"),
         Wrong("in place", lambda q, *rest: flax()(q.mul_(1.5), *rest), "changed in place"),
-        Wrong("the package's", turned_by_the_package, "the package's own from_flax"),
     ],
     "teacher": [
         Wrong(

@@ -13,7 +13,7 @@ import vit_tutorial as vt
 from vit_tutorial import data, export, hybrid, modern
 from vit_tutorial.export import command, formats
 from vit_tutorial.options.export import ExportOptions
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 SMALL = {"image_size": 8, "patch_size": 4, "dim": 32, "depth": 1, "num_heads": 2, "mlp_dim": 32, "num_classes": 3}
 HOW = data.Preprocessing((8, 8), (0.5, 0.4, 0.3), (0.2, 0.2, 0.2), crop=0.875)

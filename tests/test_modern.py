@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from peers import randomise, timm_twin, timm_vit, transformers_twin, what_it_answers
+from peers import randomise, twin
 from timm.layers.pos_embed_sincos import build_rotary_pos_embed
 from torch.testing import assert_close
 from transformers.models.dinov3_vit import modeling_dinov3_vit
@@ -15,6 +15,7 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit
 import vit_tutorial as vt
 from vit_tutorial.variants import modern
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
+from vit_tutorial.weights.adapters import from_transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
 same = partial(assert_close, rtol=0, atol=1e-8)
@@ -259,14 +260,10 @@ TIMM = [part for part in PARTS if part not in NOT_TIMMS]
 @pytest.mark.parametrize("part", TIMM)
 def test_timm_s_model_of_the_same_parts_gives_the_same_numbers(part):
     model = model_of(**PARTS[part])
-    twin = timm_vit if model.config.pool == "distilled" else timm_twin
-    theirs = with_exact_angles(twin(model.config).double().eval(), model)
-    theirs.load_state_dict(vt.weights.to_timm(model))  # strict
+    theirs = with_exact_angles(twin("timm", model), model)
     x = images()
     with torch.no_grad():
-        expected = theirs(x)
-        expected = sum(expected) / 2 if isinstance(expected, tuple) else expected  # of DeiT's two heads
-        same(model(x), expected)
+        same(model(x), theirs(x))
 
 
 TRANSFORMERS = {
@@ -287,12 +284,12 @@ def test_transformers_model_of_the_same_parts_gives_the_same_numbers(case, monke
     exact = lambda rows, columns, dtype, device: coordinates(rows, columns, torch.float64, device)  # noqa: E731
     monkeypatch.setattr(modeling_dinov3_vit, "get_patches_center_coordinates", exact)
     model = model_of(dtype=torch.float32, **TRANSFORMERS[case])
-    theirs = transformers_twin(model.config, vt.weights.to_huggingface(model)).double()
+    theirs = twin("transformers", model).double()
     if (rope := getattr(theirs, "rope_embeddings", None)) is not None:
         rope.inv_freq = 100.0 ** (-torch.arange(2, dtype=torch.float64) / 2)
     x = images()
     with torch.no_grad():
-        same(model.double()(x), what_it_answers(theirs, x))
+        same(model.double()(x), from_transformers(theirs).answer(x))
 
 
 CHOICES = {
@@ -330,11 +327,9 @@ def test_random_models_go_to_timm_or_are_refused(seed):
     equal = 0
     for model, x in random_models(40, seed, most=6):
         try:
-            state = vt.weights.to_timm(model)
+            theirs = vt.weights.timm_model(model)
         except ValueError:
             continue
-        theirs = timm_twin(model.config)
-        theirs.load_state_dict(state)  # strict
         with torch.no_grad():
             assert_close(theirs(x), model(x), rtol=1e-4, atol=1e-4, msg=str(model.config))
         equal += 1
@@ -345,17 +340,11 @@ def test_random_models_go_to_timm_or_are_refused(seed):
 def test_random_models_go_to_transformers_or_are_refused(seed):
     equal = 0
     for model, x in random_models(20, seed, most=2):
-        config = model.config
         try:
-            state = vt.weights.to_huggingface(model)
+            theirs = vt.weights.huggingface_model(model)
         except ValueError:
             continue
-        theirs = transformers_twin(config, state)
         with torch.no_grad():
-            wanted = what_it_answers(theirs, x)
-            if config.pool == "cls+mean" and not config.num_classes:
-                tokens = theirs(x).last_hidden_state
-                wanted = torch.cat([tokens[:, 0], tokens[:, config.prefix_tokens :].mean(dim=1)], dim=1)
-            assert_close(model(x), wanted, rtol=1e-4, atol=1e-4, msg=str(config))
+            assert_close(model(x), from_transformers(theirs).answer(x), rtol=1e-4, atol=1e-4, msg=str(model.config))
         equal += 1
     assert equal

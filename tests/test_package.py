@@ -77,7 +77,7 @@ def test_every_lesson_names_its_modules_and_they_are_on_the_map():
         assert all(first_lesson[name.replace("/", ".")] <= path.name[:2] for name in named), path.name
 
 
-@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.weights.model", "vit_tutorial.weights.names"])
+@pytest.mark.parametrize("module", ["vit_tutorial"])
 def test_the_example_in_the_docstring(module):
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted >= 3

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from peers import logits, pair, randomise, rename, table_of
+from peers import logits, pair, randomise, under_our_names
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
@@ -65,10 +65,10 @@ def test_gradients_equal_the_peers(case):
     images = images_for(TWINS[case], dtype=torch.float64)
     for model in (ours, theirs):
         torch.nn.functional.cross_entropy(logits(model, images), torch.tensor([1, 3])).backward()
-    gradients = rename({name: p.grad for name, p in ours.named_parameters()}, table_of(case.split()[0], theirs))
-    for name, parameter in theirs.named_parameters():
-        same(gradients.pop(name), parameter.grad, atol=1e-10)
-    assert not gradients
+    expected = under_our_names(case.split()[0], theirs, {name: p.grad for name, p in theirs.named_parameters()})
+    for name, parameter in ours.named_parameters():
+        same(parameter.grad, expected.pop(name), atol=1e-10)
+    assert not expected
 
 
 def test_without_classes_the_model_returns_the_features():

@@ -79,7 +79,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
     from vit_tutorial.weights import push_to_hub as push_to_hub
-    from vit_tutorial.weights.publishing import save as save
+    from vit_tutorial.weights import save as save
 
 __version__ = "0.1.0"
 _ROOMS = (
@@ -148,10 +148,8 @@ def __getattr__(name: str) -> Any:
         return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
         return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
-    if name in ("load", "load_pair", "push_to_hub"):
+    if name in ("load", "load_pair", "push_to_hub", "save"):
         return getattr(_imported("vit_tutorial.weights"), name)
-    if name == "save":
-        return _imported("vit_tutorial.weights.publishing").save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

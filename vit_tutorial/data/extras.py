@@ -14,6 +14,7 @@ EXTRA_OF = {  # a package: the extra that brings it
     "torchvision": "train",
     "matplotlib": "plots",
     "huggingface_hub": "weights",
+    "timm": "weights",
     "transformers": "weights",
     "onnx": "export",
     "onnxruntime": "export",
@@ -47,6 +48,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def brief(text: str, limit: int = 1500) -> str:
+    """The text on one line, cut in its middle where it is longer."""
+    text = printable(text)
+    return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -16,8 +16,7 @@ from vit_tutorial.data import cifar10_pictures
 from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.export import formats
 from vit_tutorial.options.export import ExportOptions
-from vit_tutorial.weights import load
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained, load
 
 FAR = 2e-4  # the largest difference of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4
 FEW = 0.9  # the least share of photographs for which an int8 file gives the model's class

@@ -23,7 +23,7 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 MODELS = (ViT, HybridViT, ModernViT)  # and no subclass: its forward may be another one
 ONNX_SINCE = "2.9"  # of torch: 2.6's exporter fails

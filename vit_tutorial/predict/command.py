@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data.extras import counted, first_of
+from vit_tutorial.data.extras import brief, counted, first_of
 from vit_tutorial.data.files import check_writable, replacing, write
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.predict.output import FORMATS, attention_png, titles_of, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.probabilities import Judge, Prediction, best_device, predictions
 from vit_tutorial.weights import Trained, load, load_pair
-from vit_tutorial.weights.messages import SEVERAL_LABELS, brief
 
 MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
 
@@ -166,8 +165,6 @@ def _trained(options: PredictOptions) -> tuple[Trained, Judge | None]:
         trained = Trained(pair.image, tuple(options.labels), pair.preprocess)
     else:
         trained = load(options.model)
-        if (answers := trained.assumed.get("answers", SEVERAL_LABELS)) != SEVERAL_LABELS:
-            raise ValueError(f"{options.model} can't name classes: its answers are {answers}")
     if not trained.classes:
         raise ValueError(
             f"{options.model} has no head, so it can't name classes: use weights that were fine-tuned, or, if it has a "

@@ -15,11 +15,11 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
+from vit_tutorial.data.extras import brief
 from vit_tutorial.data.files import replacing
 from vit_tutorial.predict.probabilities import Prediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.weights.messages import brief
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 
 def as_text(file: str, ranked: Ranked) -> str:

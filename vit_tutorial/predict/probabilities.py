@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from vit_tutorial.weights.messages import SEVERAL_LABELS
-from vit_tutorial.weights.model import Trained
+from vit_tutorial.weights import Trained
 
 Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
@@ -50,8 +49,7 @@ def predictions(
         trained: the model, on the device that it is to run on, and the names of its classes.
         top: how many classes; all of them if there are fewer.
         batch_size: how many images the model gets at a time.
-        judge: how an image gets its probabilities; None: by the model's head and a softmax, or sigmoids, if its config
-            says that several labels hold at once.
+        judge: how an image gets its probabilities; None: by the model's head and a softmax.
     """
     images = iter(images)
     while chunk := list(islice(images, batch_size)):
@@ -63,18 +61,10 @@ def predictions(
 
 @torch.inference_mode()
 def rank(trained: Trained, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
-    """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first.
-
-    Of several labels at once each has a probability by itself: they needn't add up to 1.
-    """
+    """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
     device = next(trained.model.parameters()).device
     images = images.to(device)
-    if judge is not None:
-        probabilities = judge(images)  # (B, K)
-    elif trained.assumed.get("answers") == SEVERAL_LABELS:
-        probabilities = trained.model(images).sigmoid()  # (B, K)
-    else:
-        probabilities = trained.model(images).softmax(dim=-1)  # (B, K)
+    probabilities = trained.model(images).softmax(dim=-1) if judge is None else judge(images)  # (B, K)
     best, order = (x[:, :top].tolist() for x in probabilities.cpu().sort(descending=True, stable=True))  # (B, top)
     return [
         [(trained.classes[index], value) for index, value in zip(indices, values, strict=True)]

@@ -26,7 +26,8 @@ from vit_tutorial.train.checkpoints import Checkpoint, History, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
 from vit_tutorial.train.layers import check_classes, check_preprocess, head_alone, layer_groups, set_shares
 from vit_tutorial.train.progress import progress_bar
-from vit_tutorial.train.results import check_savable, save_run
+from vit_tutorial.train.results import save_run
+from vit_tutorial.weights import check_savable
 
 MOST_WORKERS = 256  # each is a process
 SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces

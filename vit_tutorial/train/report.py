@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.data import Data
-from vit_tutorial.data.extras import counted
+from vit_tutorial.data.extras import brief, counted
 from vit_tutorial.data.files import write
 from vit_tutorial.train.evaluation import predict
-from vit_tutorial.weights.messages import brief
 
 WORST = 10  # mistakes on the page
 MOST_DRAWN = 30  # classes in the picture of the matrix: with more, nobody could read it

@@ -16,19 +16,8 @@ from torch import nn
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.data.files import write
 from vit_tutorial.train.checkpoints import History
-from vit_tutorial.variants.hybrid import HybridViT
-from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.publishing import save
-
-
-def check_savable(model: nn.Module) -> None:
-    """Raise a TypeError for a model that ``vt.load`` couldn't build again."""
-    if type(model) not in (ViT, HybridViT, ModernViT):
-        raise TypeError(
-            f"out= saves a ViT, a HybridViT or a ModernViT, got {type(model).__name__}: leave out= away, and save its "
-            "state_dict yourself"
-        )
+from vit_tutorial.weights import save
 
 
 def save_run(

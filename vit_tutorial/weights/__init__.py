@@ -1,33 +1,38 @@
-"""Lesson 09: from a file to a model, and back. :func:`load` goes the whole way.
+"""Lesson 09: from a published model to ours, proven equal, and back. :func:`load` goes the whole way.
 
-The steps are the modules, and each imports only those before it: ``messages``, ``reading`` (a file, without running
-code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
-around them), ``sources`` (what a library's files don't say), ``fields`` (how a config is read), ``hf_configs`` and
-``configs`` (what a config.json says), ``model`` (names, shapes and configs become a model), ``export`` (the way out),
-``hub`` (published names, downloads), ``loading``;
-``pairs`` (both towers of CLIP and SigLIP); ``publishing`` writes a model for others.
+Of a published model: ``download`` fetches its files, ``adapters`` reads the facts off the library's live model,
+``convert`` makes ours by a table of ``tables``, ``proof`` compares the two, ``pixels`` the preprocessing.
+``checkpoint`` is this package's own folder, ``files`` reads without running code, ``export`` is the way back, ``pairs``
+has both towers of CLIP and SigLIP.
 """
 
-from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision
+from vit_tutorial.weights.checkpoint import Trained, check_savable, push_to_hub, save, shipped
+from vit_tutorial.weights.export import (
+    huggingface_model,
+    timm_model,
+    to_huggingface,
+    to_timm,
+    to_torchvision,
+    torchvision_model,
+)
+from vit_tutorial.weights.files import read
 from vit_tutorial.weights.loading import load
-from vit_tutorial.weights.model import Converted, Trained, assemble, convert, with_head, with_size
 from vit_tutorial.weights.pairs import Pair, load_pair
-from vit_tutorial.weights.publishing import push_to_hub
-from vit_tutorial.weights.reading import read
 
 __all__ = [
-    "Converted",
     "Pair",
     "Trained",
-    "assemble",
-    "convert",
+    "check_savable",
+    "huggingface_model",
     "load",
     "load_pair",
     "push_to_hub",
     "read",
+    "save",
+    "shipped",
+    "timm_model",
     "to_huggingface",
     "to_timm",
     "to_torchvision",
-    "with_head",
-    "with_size",
+    "torchvision_model",
 ]

@@ -1,4 +1,4 @@
-"""Lesson 17: a model of pictures and texts from its files: both towers of CLIP and SigLIP, and how they are compared.
+"""Lesson 17: a model of pictures and texts: both towers of CLIP and SigLIP, and how they are compared.
 
 >>> import vit_tutorial as vt
 >>> pair = vt.load_pair("openai/clip-vit-base-patch32")  # doctest: +SKIP
@@ -9,10 +9,8 @@ tensor([[0.9927, 0.0073]])
 from __future__ import annotations
 
 import os
-import re
-import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +19,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.data.extras import needed
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights import configs, hf_configs, hub, names
-from vit_tutorial.weights.fields import Given
-from vit_tutorial.weights.keeping import shipped
-from vit_tutorial.weights.loading import from_repository
-from vit_tutorial.weights.messages import refusing, short, some, warn
-from vit_tutorial.weights.model import assemble, check_state, head_width
-from vit_tutorial.weights.names import State, Table
-from vit_tutorial.weights.reading import check_numbers
-from vit_tutorial.weights.sources import check_preprocess
-
-TOKENIZER = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
-)  # fmt: skip
-TABLES: tuple[Table, ...] = (
-    names.HF_CLIP_TEXT, names.HF_SIGLIP_TEXT, names.OPENAI_TEXT, names.OPEN_CLIP_TEXT, names.OPEN_CLIP_SIGLIP_TEXT,
-)  # fmt: skip
-CLEAN: dict[str, Callable[[str], str]] = {  # what open_clip does to a text before the tokenizer
-    "": lambda text: text,
-    "whitespace": lambda text: " ".join(text.split()),
-    "lower": lambda text: " ".join(text.lower().split()),
-    "canonicalize": lambda text: " ".join(
-        text.replace("_", " ").translate(str.maketrans("", "", string.punctuation)).lower().split()
-    ),
-}
+from vit_tutorial.weights import adapters, convert, download, loading, pixels, proof, tables
+from vit_tutorial.weights.checkpoint import shipped
 
 
 @dataclass(frozen=True)
@@ -61,7 +35,6 @@ class Pair:
     tokenize: Callable[[Sequence[str]], Tensor]  # texts -> (K, T), what the text tower takes
     scale: float  # the cosine of two embeddings times this is a logit
     bias: float | None  # and added to it; None, where texts compete for a picture in a softmax
-    assumed: dict[str, Any] = field(default_factory=dict)  # what the files didn't tell
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> Tensor:
@@ -88,95 +61,86 @@ class Pair:
 def load_pair(
     name: str | os.PathLike[str], *, revision: str | None = None, token: str | bool | None = None
 ) -> Pair:  # fmt: skip
-    """Both towers of CLIP, MetaCLIP 2 or SigLIP, the tokenizer, and the scale and bias of their logits.
+    """Both towers of transformers' CLIP or SigLIP, the tokenizer, and the scale and bias of their logits.
 
     Args:
-        name: a folder as transformers' ``save_pretrained`` wrote it or as open_clip's repositories are, with its
-            tokenizer; or a repository on the Hugging Face hub, "openai/clip-vit-base-patch32".
+        name: a folder as transformers' ``save_pretrained`` wrote it, with its tokenizer and processor; or a repository
+            on the Hugging Face hub, "openai/clip-vit-base-patch32".
         revision: of a repository: a branch, a tag or a commit.
         token: for a repository that isn't public.
 
     Raises:
-        ValueError: no such pair, or one beyond :class:`.TextConfig` and the configs of the image tower: what and why.
+        ValueError: no such pair, or one that isn't equal to ours: where it first differs.
         OSError: a file isn't there and can't be downloaded.
-        ImportError: transformers isn't installed, which reads tokenizers.
+        ImportError: transformers isn't installed.
     """
-    text = re.sub(r"^(hf[-_]hub:|hf/)", "", os.fsdecode(name))
-    path = Path(text)
+    text = os.fsdecode(name)
     if text in shipped():
         raise ValueError(f"{text} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
-    if not path.is_dir() and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text):
-        raise ValueError(f"{short(text)} is neither a folder nor OWNER/NAME on the Hugging Face hub")
-    with refusing():
-        get = hub.folder(path) if path.is_dir() else hub.repository(text, revision, token)
-        files = hub.files_of(get, text)
-        found = from_repository(files, text, Given())
-    with refusing(text):
-        check_preprocess(found.preprocess, found.config)
-        of_open_clip = "model_cfg" in files.config
-        config, clean = configs.open_clip_text(files.config) if of_open_clip else hf_configs.text_tower(files.config)
-        if found.assumed.pop("left_out", None) != "the text tower":  # as the image tower's reader calls it
-            raise ValueError("it has more than an image tower and a text tower, or less")
-        width = found.config.num_classes or head_width(found.config)
-        if width != config.out_dim:
-            raise ValueError(f"its image tower makes {width} numbers of a picture, its text tower {config.out_dim}")
-        scale, bias = (_number_of(files.state, name) for name in ("logit_scale", "logit_bias"))
-        if scale is None:
-            raise ValueError("it has no logit_scale, without which no cosine becomes a logit")
-        tower = _text_tower(config, files.state)
-        tokenize = _tokenizer(get, config, clean)
-    warn(repr(text), found.assumed)
-    image = assemble(found.config, found.state_dict, checked=True)
-    return Pair(image, tower, found.preprocess, tokenize, float(torch.tensor(scale).exp()), bias, found.assumed)
+    if not Path(text).is_dir() and text.count("/") != 1:
+        raise ValueError(f"{text!r} is neither a folder nor OWNER/NAME on the Hugging Face hub")
+    folder = Path(text) if Path(text).is_dir() else download.repository(text, revision, token)
+    with loading.refusing(text):
+        live = loading.transformers_model(folder)
+        if not hasattr(live, "text_model") or not hasattr(live, "logit_scale"):
+            raise ValueError(f"transformers' {type(live).__name__} isn't a pair of towers with a scale")
+        image = adapters.from_transformers(live)
+        model = convert.model_of(image)
+        proof.prove(model, image)
+        preprocess = pixels.from_transformers(loading.processor_of(folder))
+        pixels.check_fits(preprocess, model.config)
+        tower = text_tower(live)
+        bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None
+        return Pair(model, tower, preprocess, tokenizer(folder, tower.config), live.logit_scale.exp().item(), bias)
 
 
-def _text_tower(config: TextConfig, tensors: State) -> TextTower:
-    """The text tower, float32, in evaluation mode; what is left of the tensors has been read as the image tower's."""
-    read = names.read(TABLES, tensors)
-    if read.missing:
-        raise ValueError(f"its text tower isn't whole: {some(read.missing)} is missing")
-    state = read.ours
-    check_numbers(state)
-    check_state(config, state, TextTower)
-    with torch.device("meta"):
-        tower = TextTower(config)
-    tower.load_state_dict({name: tensor.detach().float() for name, tensor in state.items()}, assign=True)
-    return tower.eval()
+def text_tower(live: Any) -> TextTower:
+    """Our text tower with the tensors of a live CLIP or SigLIP, compared with its own."""
+    tower, settings = live.text_model, live.text_model.config
+    twin = adapters.twin_of(
+        live,
+        tables.HUGGING_FACE_TEXT,
+        lambda tokens: live.get_text_features(tokens).pooler_output,
+        tower=tower,
+        facts={},
+    )
+    ours = tables.read(twin.table, twin.tensors).ours
+    causal = not hasattr(tower, "head")  # SigLIP's reads the last token, which sees all
+    end = settings.eos_token_id if causal and settings.eos_token_id != 2 else None  # 2: of CLIP's older configs
+    config = TextConfig(
+        vocab_size=len(ours["tokens.weight"]), context=ours["position"].shape[1], dim=ours["position"].shape[2],
+        depth=len(twin.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
+        causal=causal, end_token=end, head_bias="head.bias" in ours, **twin.facts,
+    )  # fmt: skip
+    found = convert.assemble(config, ours, TextTower)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
+    if end is not None:
+        tokens[:, config.context // 2] = end
+    proof.prove(found, twin, tokens)
+    return found
 
 
-def _number_of(state: State, name: str) -> float | None:
-    """A tensor of one number; None, if there is none of the name."""
-    tensor = state.get(name)
-    if tensor is None:
-        return None
-    if tensor.numel() != 1 or not tensor.isfinite().all():
-        raise ValueError(f"{name} {tuple(tensor.shape)} must be one finite number")
-    return float(tensor)
-
-
-def _tokenizer(get: hub.Getter, config: TextConfig, clean: str) -> Callable[[Sequence[str]], Tensor]:
+def tokenizer(folder: Path, config: TextConfig) -> Callable[[Sequence[str]], Tensor]:
     """Texts -> numbers of tokens (K, context), by the checkpoint's own tokenizer, padded; none is cut short."""
-    with needed():
-        from transformers import AutoTokenizer
+    from transformers import AutoTokenizer
 
-    there = [found for file in TOKENIZER if (found := hub.perhaps(get, file)) is not None]
-    if not there:
-        raise ValueError(f"no tokenizer lies beside its weights: {', '.join(TOKENIZER[:2])} of the same repository")
+    if not any(list(folder.glob(name)) for name in download.TOKENIZER):
+        raise ValueError("no tokenizer lies beside its weights: tokenizer.json of the same repository")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(there[0].parent, local_files_only=True, trust_remote_code=False)
+        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of whatever kind: of a stranger's files
-        raise ValueError(f"transformers can't read its tokenizer ({' '.join(str(error).split())[:300]})") from None
+        raise ValueError(f"transformers can't read its tokenizer ({' '.join(str(error).split())[:300]})") from error
 
     def tokenize(texts: Sequence[str]) -> Tensor:
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"a list of texts is needed, got {short(texts)}")
-        cleaned = [CLEAN[clean](text) for text in texts]
-        rows = tokenizer(cleaned, padding="max_length", max_length=config.context, truncation=False)["input_ids"]
+            raise TypeError(f"a list of texts is needed, got {texts!r:.100}")
+        rows = theirs(list(texts), padding="max_length", max_length=config.context, truncation=False)["input_ids"]
         for text, row in zip(texts, rows, strict=True):
             if len(row) > config.context:
-                raise ValueError(f"{short(text)} has {len(row)} tokens, and the text tower takes {config.context}")
+                raise ValueError(f"{text!r:.100} has {len(row)} tokens, and the text tower takes {config.context}")
             if config.end_token not in (None, *row) or not 0 <= min(row) <= max(row) < config.vocab_size:
-                raise ValueError(f"its tokenizer and its text tower don't belong together: {short(text)} is {row[:9]}…")
+                raise ValueError(f"its tokenizer and its text tower don't belong together: {text!r:.100} is {row[:9]}…")
         return torch.tensor(rows)  # (K, T)
 
     return tokenize

@@ -1,0 +1,83 @@
+"""Lesson 07: pictures become a model's input: cropped, resized, normalised."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from vit_tutorial.data import Preprocessing
+
+COLOUR = Preprocessing((4, 6), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5))
+GREY = Preprocessing((4, 6), (0.5,), (0.25,))
+
+
+def test_preprocessing_is_what_training_did():
+    images = torch.rand(2, 3, 4, 6)
+    expected = torch.stack(
+        [(images[:, c] - m) / s for c, (m, s) in enumerate(zip(COLOUR.mean, COLOUR.std, strict=True))], dim=1
+    )
+    assert_close(COLOUR(images), expected)
+    assert_close(COLOUR(images[0]), expected[:1])
+    assert COLOUR(images.double()).dtype == torch.float64
+    assert COLOUR(images[:0]).shape == (0, 3, 4, 6)
+
+
+def stripes(size, crop, interpolation="nearest"):
+    """A picture of 10 rows and 40 columns, whose columns are black, then five white, then black, once prepared."""
+    pixels = np.zeros((10, 40), np.uint8)
+    pixels[:, 15:20] = 255
+    grey = Preprocessing(size, (0.0,), (1.0,), crop, interpolation)
+    return grey(Image.fromarray(pixels))[0, 0, 0].round().int().tolist()
+
+
+def test_three_ways_to_crop():
+    assert stripes((10, 20), "center") == [0] * 5 + [1] * 5 + [0] * 10  # columns 10 to 29
+    assert stripes((10, 40), "none") == [0] * 15 + [1] * 5 + [0] * 20
+    assert stripes((10, 8), "none") == [0, 0, 0, 1, 0, 0, 0, 0]  # all 40, by fives
+    assert stripes((10, 10), 1.0) == [1] * 5 + [0] * 5  # columns 15 to 24
+    assert stripes((5, 5), 0.5) == [1, 1, 0, 0, 0]  # 10 x 40 as it is, columns 18 to 22 (17.5, rounded to even)
+    assert stripes((5, 20), 1.0) == [0] * 7 + [1] * 3 + [0] * 10  # to 5 x 20
+
+
+def test_a_tall_picture_loses_as_much_on_top_as_below():
+    pixels = np.zeros((40, 10), np.uint8)
+    pixels[15:20] = 255
+    image = Preprocessing((10, 10), (0.0,), (1.0,), "center", "nearest")(Image.fromarray(pixels))
+    assert image[0, 0, :, 0].tolist() == [1] * 5 + [0] * 5  # rows 15 to 24
+
+
+@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "middle"}, {"crop": None},
+                                    {"interpolation": "cubic"}])  # fmt: skip
+def test_unknown_ways_to_crop_and_resize(refuses, change):
+    with refuses(ValueError, next(iter(change)), repr(next(iter(change.values())))):
+        Preprocessing((4, 6), (0.5,), (0.25,), **change)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "CMYK", "I;16", "1"])
+def test_any_picture_goes_to_a_grey_model(mode):
+    white = Image.new(mode, (12, 8), {"I;16": 65535, "L": 255, "1": 1, "CMYK": (0, 0, 0, 0)}.get(mode, "white"))
+    assert_close(GREY(white), torch.full((1, 1, 4, 6), (1 - 0.5) / 0.25))
+
+
+def test_green_is_brighter_than_blue():
+    blue, green, red = (float(GREY(Image.new("RGB", (6, 4), name)).mean()) for name in ("blue", "#00ff00", "red"))
+    assert blue < red < green
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "images", "error", "words"),
+    [
+        (COLOUR, torch.rand(1, 3, 6, 4), ValueError, ("(3, 4, 6)", "(1, 3, 6, 4)", "resize")),
+        (COLOUR, torch.rand(1, 1, 4, 6), ValueError, ("(3, 4, 6)", "(1, 1, 4, 6)")),
+        (COLOUR, torch.rand(4, 6), ValueError, ("(3, 4, 6)", "(4, 6)")),
+        (COLOUR, 255 * torch.ones(3, 4, 6), ValueError, ("[0, 1]", "255", "divide")),
+        (COLOUR, torch.full((3, 4, 6), 1.01), ValueError, ("[0, 1]", "1.01")),
+        (COLOUR, torch.full((3, 4, 6), -0.1), ValueError, ("[0, 1]", "-0.1")),
+        (COLOUR, torch.ones(3, 4, 6, dtype=torch.uint8), TypeError, ("floating-point", "uint8")),
+        (COLOUR, np.ones((3, 4, 6)), TypeError, ("floating-point", "ndarray")),
+    ],
+)
+def test_preprocessing_refuses(refuses, preprocess, images, error, words):
+    with refuses(error, *words):
+        preprocess(images)

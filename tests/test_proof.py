@@ -1,0 +1,189 @@
+"""Lesson 09: a fault planted in a table, in a fact or in a tensor is refused, and the message says where it shows."""
+
+import dataclasses
+
+import pytest
+import timm
+import torch
+from peers import randomise
+from torch.testing import assert_close
+
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.variants.modern import Rotary
+from vit_tutorial.weights import adapters, convert, pixels, proof, tables
+
+
+def twin_of(name, **sizes):
+    theirs = timm.create_model(name, **{"embed_dim": 64, "depth": 2, "num_heads": 2, "num_classes": 5} | sizes)
+    return adapters.from_timm(randomise(theirs).eval())
+
+
+def swapped(table, one, other):
+    """The table with two names exchanged."""
+    return {**table, one: table[other], other: table[one]}
+
+
+def without(table, *names):
+    return {our: their for our, their in table.items() if our not in names}
+
+
+def with_fact(twin, **facts):
+    return dataclasses.replace(twin, facts={**twin.facts, **facts})
+
+
+def with_tensor(twin, name, change):
+    return dataclasses.replace(twin, tensors={**twin.tensors, name: change(twin.tensors[name])})
+
+
+def grid_turned(position):
+    """The positions of the patches, column by column."""
+    return torch.cat([position[:, :1], position[:, 1:].unflatten(1, (3, 3)).transpose(1, 2).flatten(1, 2)], dim=1)
+
+
+def heads_turned(weight):
+    """The rows of q, k and v, numbers before heads."""
+    return weight.unflatten(0, (3, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+PLAIN, DINO = ("vit_tiny_patch16_224", {"img_size": 48}), ("vit_small_patch14_reg4_dinov2", {"img_size": 56})
+EVA, BEIT = ("eva02_tiny_patch14_224", {"img_size": 56}), ("beit_base_patch16_224", {"img_size": (32, 64)})
+TIMM = tables.TIMM_MODERN
+NORM, FC = "blocks.{i}.norm1.*", "blocks.{i}.mlp.fc1.*"
+FAULTS = {  # the model, the fault, where it is first seen
+    "two norms exchanged": (
+        PLAIN,
+        lambda t: dataclasses.replace(t, table=swapped(TIMM, NORM, "blocks.{i}.norm2.*")),
+        "after block 0",
+    ),
+    "two layer scales exchanged": (
+        DINO,
+        lambda t: dataclasses.replace(t, table=swapped(TIMM, "blocks.{i}.scale1.gamma", "blocks.{i}.scale2.gamma")),
+        "after block 0",
+    ),
+    "no layer scale": (
+        DINO,
+        lambda t: dataclasses.replace(t, table=without(TIMM, "blocks.{i}.scale1.gamma", "blocks.{i}.scale2.gamma")),
+        "after block 0",
+    ),
+    "no registers": (DINO, lambda t: dataclasses.replace(t, table=without(TIMM, "embed.registers")), "before block 0"),
+    "no positions": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "embed.position")), "before block 0"),
+    "no last norm": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "norm.*")), "what the head reads"),
+    "no head": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "head.*")), "in the answer"),
+    "a projection turned": (
+        PLAIN,
+        lambda t: with_tensor(t, "blocks.1.attn.proj.weight", lambda w: w.T.contiguous()),
+        "after block 1",
+    ),
+    "numbers before heads": (
+        PLAIN,
+        lambda t: with_tensor(t, "blocks.1.attn.qkv.weight", heads_turned),
+        "after block 1",
+    ),
+    "k before q": (
+        EVA,
+        lambda t: with_tensor(
+            t, "blocks.0.attn.qkv.weight", lambda w: torch.cat([w[64:128], w[:64], w[128:]]) if len(w) == 192 else w
+        ),
+        "after block 0",
+    ),
+    "positions turned": (
+        PLAIN,
+        lambda t: with_tensor(
+            t,
+            "pos_embed",
+            lambda p: torch.cat([p[:, :1], p[:, 1:].unflatten(1, (3, 3)).transpose(1, 2).flatten(1, 2)], 1),
+        ),
+        "before block 0",
+    ),
+    "a tensor twice": (PLAIN, lambda t: with_tensor(t, "head.bias", lambda b: 2 * b), "in the answer"),
+    "epsilon 1e-5": (PLAIN, lambda t: with_fact(t, norm_eps=1e-5), "after block 0"),
+    "epsilon 1e-4": (DINO, lambda t: with_fact(t, norm_eps=1e-4), "after block 0"),
+    "another GELU": (PLAIN, lambda t: with_fact(t, gelu="tanh"), "after block 0"),
+    "OpenAI's GELU": (PLAIN, lambda t: with_fact(t, gelu="quick"), "after block 0"),
+    "one head": (PLAIN, lambda t: with_fact(t, num_heads=1), "after block 0"),
+    "four heads": (BEIT, lambda t: with_fact(t, num_heads=4), ""),
+    "the mean": (DINO, lambda t: with_fact(t, pool="mean"), "what the head reads"),
+    "centred coordinates": (EVA, lambda t: with_fact(t, rotary=Rotary("centred", 10_000.0)), "after block 0"),
+    "a reference forgotten": (EVA, lambda t: with_fact(t, rotary=Rotary("index", 10_000.0)), "after block 0"),
+    "pairs of halves": (EVA, lambda t: dataclasses.replace(t, neighbours=False), "after block 0"),
+    "columns first": (EVA, lambda t: dataclasses.replace(t, columns_first=True), "after block 0"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_refused(fault, refuses):
+    (name, sizes), plant, place = FAULTS[fault]
+    twin = twin_of(name, **sizes)
+    proof.prove(convert.model_of(twin), twin)  # it is the fault that is refused
+    with refuses(ValueError, place):
+        proof.prove(convert.model_of(plant(twin)), twin)
+
+
+def test_a_number_that_is_not_finite_is_refused(refuses):
+    twin = twin_of(*PLAIN[:1], **PLAIN[1])
+    twin.tensors["blocks.1.norm2.bias"][3] = torch.nan
+    with refuses(ValueError, "after block 1", "inf"):
+        proof.prove(convert.model_of(twin), twin)
+
+
+def test_a_library_s_own_error_becomes_a_refusal(refuses):
+    twin = twin_of(*PLAIN[:1], **PLAIN[1])
+    with refuses(ValueError, "VisionTransformer doesn't take (1, 3, 5, 5)"):
+        proof.prove(convert.model_of(twin), twin, torch.zeros(1, 3, 5, 5))
+
+
+@pytest.mark.parametrize(("scale", "wrong"), [(5e-5, False), (2e-4, True)])
+def test_what_is_allowed_is_a_ten_thousandth_of_the_standard_deviation(scale, wrong):
+    expected = torch.randn(1000)
+    found = expected.clone()
+    found[7] += scale * expected.std()
+    assert (proof.apart(found, expected) > proof.ALLOWED) is wrong
+    assert proof.apart(torch.zeros(3), torch.zeros(3)) == 0
+    assert proof.apart(torch.ones(3), torch.zeros(3)) == float("inf")
+    assert proof.apart(torch.ones(3), torch.ones(4)) == float("inf")
+
+
+def test_hooks_are_gone_afterwards():
+    twin = twin_of(*PLAIN[:1], **PLAIN[1])
+    ours = convert.model_of(twin)
+    proof.prove(ours, twin)
+    assert not any(part._forward_hooks for model in (ours, twin.model) for part in model.modules())
+
+
+RIGHT = Preprocessing((48, 48), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5), crop=0.875)
+PIXEL_FAULTS = {
+    "another mean": {"mean": (0.5, 0.41, 0.3)},
+    "another standard deviation": {"std": (0.2, 0.25, 0.49)},
+    "blue first": {"mean": (0.3, 0.4, 0.5)},
+    "another crop": {"crop": 0.9},
+    "all of it": {"crop": "none"},
+    "squashed": {"squash": True},
+    "another filter": {"interpolation": "bilinear"},
+    "another size": {"image_size": (32, 32)},
+}
+
+
+@pytest.mark.parametrize("fault", PIXEL_FAULTS)
+@pytest.mark.parametrize("allowed", [pixels.EXACT, pixels.ROUNDED])
+def test_another_preprocessing_is_refused(fault, allowed, refuses):
+    assert pixels.proven(RIGHT, RIGHT, allowed) == RIGHT
+    with refuses(ValueError, "preprocessing"):
+        pixels.proven(dataclasses.replace(RIGHT, **PIXEL_FAULTS[fault]), RIGHT, allowed)
+
+
+def test_both_directions_of_a_table():
+    twin = twin_of(*DINO[:1], **DINO[1])
+    ours = tables.read(twin.table, twin.tensors).ours
+    empty = {name: torch.zeros_like(tensor) for name, tensor in twin.tensors.items()}
+    tables.write(twin.table, ours, empty)
+    for name, tensor in twin.tensors.items():
+        assert_close(empty[name], tensor, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"), [({"norm.weight": torch.zeros(3)}, "(3,)"), ({"norm.other": torch.zeros(64)}, "no place")]
+)
+def test_what_has_no_place_is_named(ours, words, refuses):
+    twin = twin_of(*PLAIN[:1], **PLAIN[1])
+    with refuses(ValueError, *ours, words):
+        tables.write(twin.table, ours, twin.tensors)

@@ -1,0 +1,256 @@
+"""Lesson 09: what each library calls its tensors: tables of names that are read in both directions.
+
+Our name is on the left, theirs on the right:
+
+- ``{i}`` is the number of the block, ``*`` stands for weight or bias;
+- ``(a|b|c)`` are tensors that are joined into one of ours;
+- ``: bare`` has no axes of one in front; ``: queries`` and ``: keys and values`` are the rows of a part;
+- a tuple holds alternatives: the first one whose tensors are all there counts.
+
+Rows without tensors belong to parts that a model doesn't have. Tensors without a row are ignored: whether the model
+needs them, :mod:`.proof` finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+State = dict[str, Tensor]
+Table = Mapping[str, str | tuple[str, ...]]
+
+TIMM: Table = {  # the paper's model, in timm's names: lesson 09's eleven rules
+    "embed.cls_token": "cls_token",
+    "embed.position": "pos_embed",
+    "embed.patches.proj.*": "patch_embed.proj.*",
+    "blocks.{i}.norm1.*": "blocks.{i}.norm1.*",
+    "blocks.{i}.attention.qkv.*": "blocks.{i}.attn.qkv.*",
+    "blocks.{i}.attention.proj.*": "blocks.{i}.attn.proj.*",
+    "blocks.{i}.norm2.*": "blocks.{i}.norm2.*",
+    "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.fc1.*",
+    "blocks.{i}.mlp.fc2.*": "blocks.{i}.mlp.fc2.*",
+    "norm.*": "norm.*",
+    "head.*": "head.*",
+}
+TIMM_MODERN: Table = {  # all of timm's ViTs: VisionTransformer, Eva, Beit
+    **TIMM,
+    "embed.cls_token": ("(cls_token|dist_token)", "cls_token"),
+    "embed.registers": "reg_token",
+    "embed.norm.*": "norm_pre.*",
+    "blocks.{i}.attention.qkv.*": ("blocks.{i}.attn.qkv.*", "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"),
+    "blocks.{i}.attention.bias": ("blocks.{i}.attn.(q_bias|v_bias)", "blocks.{i}.attn.(q_proj|v_proj).bias"),
+    "blocks.{i}.attention.q_norm.*": "blocks.{i}.attn.q_norm.*",
+    "blocks.{i}.attention.k_norm.*": "blocks.{i}.attn.k_norm.*",
+    "blocks.{i}.attention.norm.*": "blocks.{i}.attn.norm.*",
+    "blocks.{i}.attention.position_bias": "blocks.{i}.attn.relative_position_bias_table",
+    "blocks.{i}.scale1.gamma": ("blocks.{i}.ls1.gamma", "blocks.{i}.gamma_1"),
+    "blocks.{i}.scale2.gamma": ("blocks.{i}.ls2.gamma", "blocks.{i}.gamma_2"),
+    "blocks.{i}.mlp.fc1.*": ("blocks.{i}.mlp.fc1.*", "blocks.{i}.mlp.(fc1_g|fc1_x).*"),
+    "blocks.{i}.mlp.norm.*": "blocks.{i}.mlp.norm.*",
+    "pool.probe": "attn_pool.latent",
+    "pool.q.*": "attn_pool.q.*",
+    "pool.kv.*": "attn_pool.kv.*",
+    "pool.proj.*": "attn_pool.proj.*",
+    "pool.norm.*": "attn_pool.norm.*",
+    "pool.mlp.fc1.*": "attn_pool.mlp.fc1.*",
+    "pool.mlp.fc2.*": "attn_pool.mlp.fc2.*",
+    "pool_norm.*": "fc_norm.*",
+    "head.*": ("(head|head_dist).*", "head.*"),
+}
+TORCHVISION: Table = {
+    "embed.cls_token": "class_token",
+    "embed.position": "encoder.pos_embedding",
+    "embed.patches.proj.*": "conv_proj.*",
+    "blocks.{i}.norm1.*": "encoder.layers.encoder_layer_{i}.ln_1.*",
+    "blocks.{i}.attention.qkv.*": "encoder.layers.encoder_layer_{i}.self_attention.in_proj_*",
+    "blocks.{i}.attention.proj.*": "encoder.layers.encoder_layer_{i}.self_attention.out_proj.*",
+    "blocks.{i}.norm2.*": "encoder.layers.encoder_layer_{i}.ln_2.*",
+    "blocks.{i}.mlp.fc1.*": "encoder.layers.encoder_layer_{i}.mlp.0.*",
+    "blocks.{i}.mlp.fc2.*": "encoder.layers.encoder_layer_{i}.mlp.3.*",
+    "norm.*": "encoder.ln.*",
+    "head.*": "heads.head.*",
+}
+HUGGING_FACE: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behind the prefix that each has: "vit.", ...
+    "embed.cls_token": ("embeddings.(cls_token|distillation_token)", "embeddings.cls_token"),
+    "embed.position": "embeddings.position_embeddings",
+    "embed.patches.proj.*": "embeddings.patch_embeddings.projection.*",
+    "blocks.{i}.norm1.*": "layers.{i}.layernorm_before.*",
+    "blocks.{i}.attention.qkv.*": "layers.{i}.attention.(q_proj|k_proj|v_proj).*",
+    "blocks.{i}.attention.bias": "layers.{i}.attention.(q_proj|v_proj).bias",
+    "blocks.{i}.attention.proj.*": "layers.{i}.attention.o_proj.*",
+    "blocks.{i}.attention.position_bias": "layers.{i}.relative_position_bias.relative_position_bias_table",
+    "blocks.{i}.scale1.gamma": "layers.{i}.lambda_1",
+    "blocks.{i}.norm2.*": "layers.{i}.layernorm_after.*",
+    "blocks.{i}.mlp.fc1.*": "layers.{i}.mlp.fc1.*",
+    "blocks.{i}.mlp.fc2.*": "layers.{i}.mlp.fc2.*",
+    "blocks.{i}.scale2.gamma": "layers.{i}.lambda_2",
+    "norm.*": "layernorm.*",
+    "pool_norm.*": "pooler.layernorm.*",
+    "head.*": ("(cls_classifier|distillation_classifier).*", "classifier.*"),
+}
+_LAYER: Table = {  # DINOv2's and DINOv3's blocks
+    "norm1.*": "norm1.*",
+    "attention.qkv.*": "attention.(q_proj|k_proj|v_proj).*",
+    "attention.bias": "attention.(q_proj|v_proj).bias",
+    "attention.proj.*": "attention.o_proj.*",
+    "scale1.gamma": "layer_scale1.lambda1",
+    "norm2.*": "norm2.*",
+    "mlp.fc1.*": ("mlp.fc1.*", "mlp.(gate_proj|up_proj).*", "mlp.up_proj.*"),
+    "mlp.fc2.*": ("mlp.fc2.*", "mlp.down_proj.*"),
+    "scale2.gamma": "layer_scale2.lambda1",
+}
+
+
+def _at(place: str, rows: Table) -> Table:
+    """The rows of a block, for all blocks, which the library keeps at ``place``."""
+    alternatives = {our: (their,) if isinstance(their, str) else their for our, their in rows.items()}
+    return {f"blocks.{{i}}.{our}": tuple(place + their for their in theirs) for our, theirs in alternatives.items()}
+
+
+HUGGING_FACE_DINO: Table = {  # transformers' DINOv2, with and without registers, and DINOv3
+    "embed.cls_token": "embeddings.cls_token",
+    "embed.registers": "embeddings.register_tokens",
+    "embed.position": "embeddings.position_embeddings",
+    "embed.patches.proj.*": ("embeddings.patch_embeddings.projection.*", "embeddings.patch_embeddings.*"),
+    **_at("encoder.layer.{i}.", _LAYER),
+    "norm.*": ("layernorm.*", "norm.*"),
+    "head.*": "classifier.*",
+}
+HUGGING_FACE_DINO_3: Table = {**HUGGING_FACE_DINO, **_at("model.layer.{i}.", _LAYER)}
+_CLIP_LAYER: Table = {
+    "norm1.*": "layer_norm1.*",
+    "attention.qkv.*": ("self_attn.(q_proj|k_proj|v_proj).*", "self_attn.qkv.*"),
+    "attention.proj.*": ("self_attn.out_proj.*", "self_attn.projection.*"),
+    "norm2.*": "layer_norm2.*",
+    "mlp.fc1.*": "mlp.fc1.*",
+    "mlp.fc2.*": "mlp.fc2.*",
+}
+HUGGING_FACE_CLIP: Table = {  # transformers' CLIP, SigLIP and BLIP
+    "embed.cls_token": "embeddings.class_embedding : bare",
+    "embed.position": ("embeddings.position_embedding.weight : bare", "embeddings.position_embedding"),
+    "embed.patches.proj.*": "embeddings.patch_embedding.*",
+    "embed.norm.*": ("pre_layrnorm.*", "pre_layernorm.*"),
+    **_at("encoder.layers.{i}.", _CLIP_LAYER),
+    "norm.*": "post_layernorm.*",
+    "pool.probe": "head.probe",
+    "pool.q.*": "head.attention.in_proj_* : queries",
+    "pool.kv.*": "head.attention.in_proj_* : keys and values",
+    "pool.proj.*": "head.attention.out_proj.*",
+    "pool.norm.*": "head.layernorm.*",
+    "pool.mlp.fc1.*": "head.mlp.fc1.*",
+    "pool.mlp.fc2.*": "head.mlp.fc2.*",
+    "head.*": ("visual_projection.*", "classifier.*"),
+}
+HUGGING_FACE_TEXT: Table = {  # their text towers
+    "tokens.weight": "embeddings.token_embedding.weight",
+    "position": "embeddings.position_embedding.weight : bare",
+    **_at("encoder.layers.{i}.", _CLIP_LAYER),
+    "norm.*": "final_layer_norm.*",
+    "head.*": ("text_projection.*", "head.*"),
+}
+
+# -------------------------------------------------------------------------------------------------- both directions
+
+
+class Found(NamedTuple):
+    """What :func:`read` returns."""
+
+    ours: State
+    theirs: dict[str, list[str]]  # our name -> theirs
+
+
+def read(table: Table, state: Mapping[str, Tensor]) -> Found:
+    """Tensors under our names; those that needn't be joined share their memory with theirs."""
+    found = Found({}, {})
+    for our, names, layout in _rows(table, state):
+        views = [_as_ours(state[name], layout) for name in names]
+        found.ours[our] = views[0] if len(views) == 1 else _joined(our, views)
+        found.theirs[our] = names
+    return found
+
+
+def write(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Our tensors into theirs, in place.
+
+    Raises:
+        ValueError: tensors of ours that have no place there, or another shape: which.
+    """
+    left = dict(ours)
+    for our, names, layout in _rows(table, state):
+        if our in left:
+            views = [_as_ours(state[name], layout) for name in names]
+            for view, part in zip(views, _parts(our, left.pop(our), len(views)), strict=True):
+                if view.shape != part.shape:
+                    raise ValueError(f"{our} has the shape {tuple(part.shape)}, {names[0]} {tuple(view.shape)}")
+                view.copy_(part)
+    if left:
+        raise ValueError(f"these parts have no place there: {', '.join(left)}")
+
+
+def _rows(table: Table, state: Mapping[str, Tensor]) -> Iterator[tuple[str, list[str], str]]:
+    """Our name, their names and the layout, of each row whose tensors are there; each of theirs once."""
+    read: set[tuple[str, str]] = set()
+    rows = [(our, their) for our, their in table.items() if "{i}" not in our]
+    for place in count():
+        before = len(read)
+        for our, alternatives in [(our, their) for our, their in table.items() if "{i}" in our] + rows:
+            for leaf in ("weight", "bias") if our.endswith("*") else ("",):
+                for their in (alternatives,) if isinstance(alternatives, str) else alternatives:
+                    names, layout = _names(their, place, leaf)
+                    there = {(name, layout) for name in names}
+                    if read.isdisjoint(there) and all(name in state for name in names):
+                        read |= there
+                        yield our.replace("{i}", str(place)).replace("*", leaf), names, layout
+                        break
+        rows = []  # those without a number are read once
+        if len(read) == before:
+            return
+
+
+def _names(template: str, place: int, leaf: str) -> tuple[list[str], str]:
+    """``a.{i}.(b|c).* : bare`` -> ``[a.0.b.weight, a.0.c.weight], bare``."""
+    name, _, layout = template.partition(" : ")
+    name = name.replace("{i}", str(place)).replace("*", leaf)
+    before, _, rest = name.partition("(")
+    choices, _, after = rest.partition(")")
+    return [f"{before}{choice}{after}" for choice in choices.split("|")], layout
+
+
+def _as_ours(tensor: Tensor, layout: str) -> Tensor:
+    """A view of their tensor, as ours is laid out."""
+    width = len(tensor) // 3
+    if layout == "queries":
+        return tensor[:width]
+    if layout == "keys and values":
+        return tensor[width:]
+    if layout == "bare":
+        return tensor[(None,) * (3 - tensor.ndim)]
+    return tensor
+
+
+def _joined(our: str, views: list[Tensor]) -> Tensor:
+    """Several of their tensors as one of ours."""
+    if our.endswith("attention.bias"):  # of q and v
+        return torch.stack(views)  # (2, D)
+    if our == "head.bias":  # of two heads, whose mean is the answer
+        return torch.stack(views).mean(dim=0)  # (K,)
+    if our == "head.weight":
+        return torch.cat(views, dim=1) / len(views)  # (K, 2 D)
+    return torch.cat(views, dim=1 if our == "embed.cls_token" else 0)
+
+
+def _parts(our: str, tensor: Tensor, number: int) -> list[Tensor]:
+    """One of our tensors as several of theirs: :func:`_joined` undone."""
+    if number == 1:
+        return [tensor]
+    if our.endswith("attention.bias"):
+        return list(tensor.unbind())
+    if our == "head.bias":
+        return [tensor] * number
+    if our == "head.weight":
+        return list((tensor * number).chunk(number, dim=1))
+    return list(tensor.chunk(number, dim=1 if our == "embed.cls_token" else 0))
