@@ -105,6 +105,11 @@ def test_each_architecture_begins_as_its_data_set_s_model(arch):
     assert (type(model) is vt.ViT) == (arch == "vit")
 
 
+def test_a_folder_called_digits_starts_from_the_model_of_folders():
+    model = train_command._from_scratch(options("--data", "my/digits")[0], data.digits(), seed=0)
+    assert model.config.dim == data.spec_of("my/digits").model.dim != 64
+
+
 def test_the_size_and_the_stem_of_a_model_from_scratch():
     sized = train_command._from_scratch(options("--size", "Ti/4", "--depth", "5")[0], data.digits(), seed=0).config
     assert (sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (192, 5, 3, 768)

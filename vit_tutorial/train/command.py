@@ -95,7 +95,7 @@ def _new_head(trained: Trained, classes: tuple[str, ...]) -> ViT:
 
 def _from_scratch(options: TrainOptions, data: Data, seed: int) -> ViT:
     """A new model for the data: of a preset's size, or of the data set's own."""
-    default = data_sets.spec_of(data.name).model
+    default = data_sets.spec_of(options.data).model
     if options.size:
         patch = options.size.rpartition("/")[2]
         preset = ViTConfig.preset(options.size, image_size=int(patch) if patch.isdecimal() else 1)
