@@ -3,6 +3,8 @@
     python benchmarks/ship.py accuracy --data cifar10-jpeg   ship.csv: each form's accuracy on images held out
     python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
     python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; or photographs
+    python benchmarks/ship.py processors                     ship_processors.csv: int8 with and without VNNI
+    python benchmarks/ship.py real --model FOLDER            ship_real.csv: the same for DINOv2's ViT-S/14
     python benchmarks/ship.py coverage                       how often the 95 % intervals of the first two hold
 
 Rows that are there aren't measured again: delete them to do so. The photographs are CIFAR-10's 10,000 test images,
@@ -24,30 +26,62 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
 import sheet
 import torch
-from torch import Tensor
+from PIL import Image
+from torch import Tensor, nn
 
 import vit_tutorial as vt
 from vit_tutorial.export import formats
-from vit_tutorial.export.quantise import round_linear, rounded
+from vit_tutorial.export.quantise import integer_layers, round_linear, rounded
 from vit_tutorial.weights import Trained
 
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 
 HERE = Path(__file__).parent
 ACCURACY, BITS, SPEED = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_speed"))
+PROCESSORS, REAL = (HERE / f"ship_{part}.csv" for part in ("processors", "real"))
+COLUMNS = ["model", "form", "images", "float32_right", "right", "off", "right_without_vnni", "off_without_vnni"]
+MEASURED = ["cosine", "smallest_cosine", "matches"]
+REAL_COLUMNS = ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)]
 PAIRED = ["images", "right", "only_torch", "only_this"]
 TIMED, BATCHES = ("cifar10", "photographs"), (1, 8, 64)
 CONVOLUTIONS = {
     "op_types_to_quantize": ["Conv"],
     "per_channel": True,
+    "reduce_range": True,  # 7 bits: no sum saturates on processors without VNNI
     "activation_type": quantization.QuantType.QUInt8,
     "weight_type": quantization.QuantType.QInt8,
+}
+
+
+class Int8(NamedTuple):
+    """How ONNX Runtime's dynamic quantisation is called, and how :func:`integer_layers` computes the same."""
+
+    settings: dict[str, object]
+    bits: int = 8
+    per_row: bool = False
+    signed: bool = True
+
+    def of(self, model: vt.ViT, *, vnni: bool, convolutions: bool = False) -> vt.ViT:
+        """A copy whose layers compute in whole numbers as a processor with VNNI does, or as one without."""
+        kinds = (nn.Linear, nn.Conv2d) if convolutions else (nn.Linear,)
+        per_row = self.per_row or convolutions
+        saturate = self.signed and not vnni
+        return integer_layers(model, bits=self.bits, per_row=per_row, saturate=saturate, kinds=kinds)
+
+
+INT8 = {
+    "8 bits, signed": Int8({"weight_type": quantization.QuantType.QInt8}),
+    "8 bits, unsigned": Int8({"weight_type": quantization.QuantType.QUInt8}, signed=False),
+    "7 bits, per row": Int8(
+        {"weight_type": quantization.QuantType.QInt8, "reduce_range": True, "per_channel": True}, bits=7, per_row=True
+    ),
 }
 ROUNDS, LEAST = 15, 0.02  # rounds; seconds that one measurement takes at least
 
@@ -62,7 +96,8 @@ def forms(trained: Trained, folder: Path, some: Tensor) -> Iterator[tuple[str, A
     yield "bf16", lambda x: half(x.bfloat16()).float(), size // 2
     whole, everything, matrices, mixed = (folder / f"{n}.onnx" for n in ("whole", "everything", "matrices", "mixed"))
     formats.onnx(trained, whole)
-    quantization.quantize_dynamic(whole, everything, weight_type=quantization.QuantType.QInt8)
+    signed = quantization.QuantType.QInt8
+    quantization.quantize_dynamic(whole, everything, per_channel=True, reduce_range=True, weight_type=signed)
     formats.onnx(trained, matrices, int8=True)
     quantization.quantize_static(matrices, mixed, Calibration(some), **CONVOLUTIONS)
     files = {"ONNX": whole, "int8, everything": everything, "int8, matrices": matrices, "int8, mixed": mixed}
@@ -182,6 +217,66 @@ def coverage(tries: int = 20_000) -> None:
             print(f"{n} images, lost {lost:.2%}, won {won:.2%}: holds {held / tries:.1%}")
 
 
+# ---- Two kinds of processors -------------------------------------------------------------------------------------
+
+
+def processors() -> None:
+    """Each form's answers with sums in 32 bits (VNNI), and with pairs of products in 16 bits; both computed by torch.
+
+    "cifar10, convolutions" also has its convolutions in whole numbers, with a scale for each output.
+    """
+    pictures, truth = vt.data.cifar10_pictures().batch()  # (200, 3, 32, 32)
+    for name in ("digits", "photographs", "cifar10", "cifar10, convolutions"):
+        trained = vt.load(name.partition(",")[0])
+        images, labels = vt.data.digits().test.batch() if name == "digits" else (pictures, truth)
+        images = trained.preprocess(images)
+        expected = logits_of(trained.model, images)
+        for form, int8 in INT8.items():
+            if sheet.read(PROCESSORS, model=name, form=form):
+                continue
+            row: list[object] = [name, form, len(labels), int((expected.argmax(1) == labels).sum())]
+            for vnni in (True, False):
+                found = logits_of(int8.of(trained.model, vnni=vnni, convolutions="," in name), images)
+                off = (found - expected).abs().max() / expected.abs().max()
+                row += [int((found.argmax(1) == labels).sum()), f"{off:.2g}"]
+            sheet.add(PROCESSORS, COLUMNS, row)
+
+
+def real(folder: str) -> None:
+    """Bytes, time and patch tokens of a ViT-S/14: cosines to float32's, and how many patches keep their best match."""
+    trained = vt.load(folder)
+    pictures = [vt.data.photograph_file(name) for name in ("cat", "hopper")]
+    images = torch.cat([trained.preprocess(Image.open(picture).convert("RGB")) for picture in pictures])
+    with tempfile.TemporaryDirectory() as files, torch.inference_mode():
+        whole = Path(files) / "whole.onnx"
+        formats.onnx(trained, whole)
+        paths = {"float32": whole} | {form: Path(files) / f"{form}.onnx" for form in INT8}
+        for form, int8 in INT8.items():
+            quantization.quantize_dynamic(whole, paths[form], ["MatMul", "Gemm"], **int8.settings)
+        seconds = in_turns({form: partial(running(path), images[:1]) for form, path in paths.items()})
+        exact = patches_of(trained.model, images)
+        for form, path in paths.items():
+            ratios = [a / b for a, b in zip(seconds[form], seconds["float32"], strict=True)]
+            row: list[object] = ["ViT-S/14", form, path.stat().st_size, f"{statistics.median(ratios):.2f}"]
+            for vnni in (True, False):
+                model = trained.model if form == "float32" else INT8[form].of(trained.model, vnni=vnni)
+                found = patches_of(model, images)
+                cosine = (exact * found).sum(dim=2)  # (B, N)
+                row += [f"{cosine.median():.4f}", f"{cosine.min():.4f}", f"{kept_matches(exact, found):.3f}"]
+            sheet.add(REAL, REAL_COLUMNS, row)
+
+
+def patches_of(model: vt.ViT, images: Tensor) -> Tensor:
+    """Patch tokens, each of length 1: (B, N, D)."""
+    return nn.functional.normalize(model.features(images)[:, model.config.prefix_tokens :], dim=2)
+
+
+def kept_matches(exact: Tensor, found: Tensor) -> float:
+    """For each patch of the first picture, the most similar one of the second: how many stay the same."""
+    before, after = ((tokens[0] @ tokens[1].T).argmax(dim=1) for tokens in (exact, found))
+    return float((before == after).float().mean())
+
+
 # ---- Speed -------------------------------------------------------------------------------------------------------
 
 
@@ -236,13 +331,17 @@ def bootstrap(values: list[float], draws: int = 2000) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "bits", "speed", "coverage"))
+    parser.add_argument("part", choices=("accuracy", "bits", "processors", "real", "speed", "coverage"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
-    parser.add_argument("--model", choices=TIMED, help="for speed: this one alone")
+    parser.add_argument("--model", help=f"for speed: {' or '.join(TIMED)} alone; for real: a folder")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part in ("accuracy", "bits"):
         {"accuracy": accuracy, "bits": bits}[args.part](args.data)
+    elif args.part == "processors":
+        processors()
+    elif args.part == "real":
+        real(args.model)
     elif args.part == "speed":
         speed([args.model] if args.model else list(TIMED))
     else:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Model = TypeVar("Model", bound=nn.Module)
 INT16 = torch.iinfo(torch.int16)
 
 
@@ -124,7 +125,14 @@ def saturating_sums(x: Tensor, weight: Tensor) -> Tensor:
     return sums
 
 
-def integer_layers(model: nn.Module, *, bits: int = 8, per_row: bool = False, saturate: bool = False) -> nn.Module:
+def integer_layers(
+    model: Model,
+    *,
+    bits: int = 8,
+    per_row: bool = False,
+    saturate: bool = False,
+    kinds: tuple[type[nn.Module], ...] = (nn.Linear, nn.Conv2d),
+) -> Model:
     """A copy of a model whose linear layers and convolutions compute in whole numbers.
 
     Inputs get unsigned codes of 8 bits, with one scale and zero point for all of them; weights symmetric ones.
@@ -134,10 +142,11 @@ def integer_layers(model: nn.Module, *, bits: int = 8, per_row: bool = False, sa
         bits: of the weights.
         per_row: a scale for each output of a weight.
         saturate: sum as processors without VNNI do, see :func:`saturating_sums`.
+        kinds: of layers; the others stay as they are.
     """
     other = copy.deepcopy(model)
     for layer in other.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
+        if isinstance(layer, nn.Linear | nn.Conv2d) and isinstance(layer, kinds):
             layer.forward = partial(_integer_forward, layer, bits, per_row, saturate)  # type: ignore[method-assign]
     return other
 
