@@ -13,8 +13,8 @@ from vit_tutorial.checks.pencil import Question, pencil
 
 _PENCIL = "2 · int8, with a pencil"
 _BITS = "3 · What few bits cost"
-_LIBRARY = "4 · By the library: smaller, and sometimes slower"
-_TABLE = "5 · Half precision, batch size, and the whole table"
+_LIBRARY = "4 · The byte that saturates"
+_TABLE = "5 · In practice"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
