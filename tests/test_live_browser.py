@@ -712,6 +712,20 @@ def test_the_lighter_a_cell_of_a_map_the_larger_its_share(show, digits):
         assert (np.diff(np.array(light)[order]) >= -2).all()
 
 
+@browser_only
+def test_what_is_to_be_guessed_isn_t_shown_before(show, digits):
+    page, seen = show(digits[0], whole=False, size=(1280, 800)), []
+    for _ in range(7):
+        page.locator("[data-do=next]").click()
+        seen.append(page.locator(".picker canvas").evaluate("(canvas) => canvas.toDataURL()"))
+        weights = page.locator('[data-map="weights"]').is_visible()
+        heads = page.locator(".map [data-part*=heads]").first.is_visible(), page.locator(".heads").is_visible()
+        assert (weights, *heads) == ((True, True) if len(seen) == 7 else (False, False)) + (heads[1],)
+        assert len(seen) == 7 or not heads[1]
+    assert seen[5] == seen[4]  # no lines yet
+    assert seen[6] != seen[5]
+
+
 # What each stop of the story asks for; the answer and another picture have more than one place.
 ASKED = {
     1: [".pad > canvas", "[data-do=clear]", ".said, .mini"],

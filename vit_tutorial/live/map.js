@@ -187,8 +187,9 @@ function grow(page) {
   const { $, mapPlan: plan, mapCaptions, mapParts } = page;
   const reach = reachOf(plan, reached(page));
   for (const { a, element } of mapCaptions) element.classList.toggle("hidden", a > reach);
-  for (const { a, step, button } of mapParts) {
-    button.classList.toggle("hidden", a > reach || (step !== undefined && !isTold(page, "layers")));
+  for (const { a, w, h, step, button } of mapParts) {
+    const end = a + (plan.isUpright ? h : w) / 2;
+    button.classList.toggle("hidden", end > reach || (step !== undefined && !isTold(page, "layers")));
   }
   const inner = $(".map .inner");
   const [width, height] = plan.size;

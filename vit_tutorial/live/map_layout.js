@@ -15,7 +15,7 @@ export function planOf({ L, h }, width) {
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 48;
   const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
-  const size = isUpright ? [width, along] : [along, across + 35];
+  const size = isUpright ? [width, along] : [along, across + 38];
   return {
     isUpright,
     head,
@@ -82,8 +82,14 @@ export function linesOf(plan) {
 // How far along the diagram is shown while the story is at a station.
 export function reachOf({ block, blocks }, station) {
   const { begin } = EDGE;
-  const ends = { patches: 60, embedding: 120, positions: begin, attention: begin + 0.62 * block, mlp: begin + block };
-  return ends[station] ?? (station === "layers" ? begin + blocks.length * block + 20 : Infinity);
+  const ends = {
+    patches: 60,
+    embedding: 120,
+    positions: begin,
+    attention: begin + Math.max(0.62 * block, 76),
+    mlp: begin + block,
+  };
+  return ends[station] ?? (station === "layers" ? begin + blocks.length * block + 34 : Infinity);
 }
 
 // The parts within a block that can be opened, or cut: {a, c, w, h, text, part, label, to}.

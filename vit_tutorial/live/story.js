@@ -2,13 +2,19 @@
 const ORDER = ["patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"];
 
 // How far the story has come: the station of its stop, or the last one where everything is shown.
-export const reached = ({ state, stops }) => (state.isWhole ? "what-if" : stops[state.stop].station);
+export function reached({ state, stops }) {
+  const { station, isGuess } = stops[state.stop];
+  if (state.isWhole) return "what-if";
+  return isGuess ? "positions" : station;
+}
+export const isGuessing = ({ state, stops }) => Boolean(stops[state.stop].isGuess) && !state.isAway;
 export const isTold = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf(reached(page));
 
 // The guided tour's stops. At each one a station is open, one part of the page lights up (spot), and a sentence says
 // what to try there. A stop whose text is false, for this model, is left out.
 //   follow: the token that is followed, "patch" or "class"; none: the reader's
 //   asks: what else must be in sight; offers: buttons beside the sentence
+//   isGuess: what is to be guessed isn't shown yet
 
 export const STORY = [
   {
@@ -82,6 +88,7 @@ export const STORY = [
     station: "attention",
     spot: "[data-spot=qkv]",
     asks: [".picker canvas"],
+    isGuess: true,
     follow: "class",
     text: ({ aToken }) =>
       "In attention, tokens exchange what they know. Each has a question q, an answer k and a value v. " +

@@ -7,7 +7,7 @@ import { go } from "./controls.js";
 import { choosePicture } from "./input.js";
 import { paint } from "./pictures.js";
 import { readBy } from "./stations/head.js";
-import { STORY } from "./story.js";
+import { isGuessing, STORY } from "./story.js";
 
 const NARROW = 640; // pixels of the page, on a phone
 
@@ -55,6 +55,7 @@ const bottomOf = (element) => element.getBoundingClientRect().bottom;
 function reveal(page, asked) {
   const { $ } = page;
   const stuck = measure(page);
+  const isGuess = isGuessing(page);
   const below = asked
     .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"))
     .map((element) => element.closest(".choose") ?? element);
@@ -63,7 +64,7 @@ function reveal(page, asked) {
   const room = window.innerHeight - stuck - 40;
   const hasRoom = (from) =>
     from && topOf(from) <= topOf(first()) && Math.max(...below.map(bottomOf)) - topOf(from) < room;
-  $(".live").classList.toggle("focused", $(".live").clientWidth <= NARROW || !hasRoom(first()));
+  $(".live").classList.toggle("focused", isGuess || $(".live").clientWidth <= NARROW || !hasRoom(first()));
   page.draw(); // numbers that have no room in their cells any more
   const beginnings = [$(".station:not(.hidden) h3"), $(".station:not(.hidden) .act:has(.asked)")];
   page.reveal(beginnings.find(hasRoom) ?? first(), "start");

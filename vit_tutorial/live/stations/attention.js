@@ -3,6 +3,7 @@ import { whatIsOff } from "../changes.js";
 import { tintAttention } from "../looks.js";
 import { drawLines } from "../picker.js";
 import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js";
+import { isGuessing } from "../story.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
 export function drawHeads(page, scene) {
@@ -115,6 +116,6 @@ export const attentionStation = {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);
-    if (s.isHeadOn(s.layer, s.head)) drawLines(page, rowOf(s.one.weights, s.token, s.T));
+    if (s.isHeadOn(s.layer, s.head) && !isGuessing(page)) drawLines(page, rowOf(s.one.weights, s.token, s.T));
   },
 };
