@@ -159,8 +159,7 @@ def test_the_newest_picture_and_changes_win(show, digits):
 def test_draws_with_the_keyboard_alone(show, digits):
     live_page, model, preprocess, _ = digits
     page = show(live_page)
-    for _ in range(2):  # the tour’s next stop comes before the pad
-        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # from the tour’s next stop to the pad
     for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
         page.keyboard.press(key)
     picture = picture_in(page, model)
