@@ -321,8 +321,8 @@ def test_nothing_but_text_is_taken_from_a_notebook(tool, tmp_path):
 def test_a_copy_of_the_package_is_noticed_and_a_model_answer_is_not(tool):
     check_works = importlib.import_module("check_works")
     source = (ROOT / "vit_tutorial" / "patches.py").read_text("utf-8")
-    assert "patchify is the package's patches.patchify" in check_works.copied([source], [])
-    assert check_works.copied([SOLVED["patchify"], "%time 1", "def f(:"], []) == []
+    assert "patchify is in the package's patches.py" in check_works.copied([source], [])
+    assert check_works.copied([SOLVED["patchify"], "%time 1", "def f(:"], [SOLVED["patchify"]]) == []
     assert check_works.copied([source], [source]) == []
 
 

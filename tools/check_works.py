@@ -28,7 +28,7 @@ from vit_tutorial import checks
 
 PACKAGE = Path(checks.__file__).parent.parent
 MOST_REPORT = 20_000  # characters
-LEAST = 30  # nodes of a function's syntax tree: what is shorter, anybody writes
+LEAST = 120  # characters of a function's body: what is shorter, anybody writes
 
 
 def check(one: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def check(one: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # a work that stands on something that exists in its notebook's process alone
         return {"passed": False, "report": f"{one['check']}: can't be checked outside of the notebook: {error!r}\n"}
     linecache.cache.update({file: (len(text), None, text.splitlines(True), file) for file, text in lines.items()})
-    grade = checks.grade(one["check"], work)
+    grade = checks.grade(one["exercise"], work)
     if grade.passed and one["hidden"]:
         try:
             with redirect_stdout(io.StringIO()):
@@ -72,26 +72,33 @@ def check_apart(one: dict[str, Any], seconds: int) -> dict[str, Any]:
 
 
 def copied(theirs: list[str], model_answers: list[str]) -> list[str]:
-    """Of a student's functions those that equal one of the package's, unless the model answer does so, too."""
-    explained = {tree for source in model_answers for _, tree in _functions(source)}
-    names = {tree: name for source in theirs for name, tree in _functions(source) if tree not in explained}
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        own = _functions(path.read_text("utf-8")) if "checks" not in path.parts else ()
-        found += [f"{names[tree]} is the package's {path.stem}.{name}" for name, tree in own if tree in names]
-    return found
+    """Of a student's functions those whose lines stand in the package, unless the model answers have them, too."""
+    explained = "\n".join(map(_bare, model_answers))
+    package = {path.stem: _bare(path.read_text("utf-8")) for path in sorted(PACKAGE.glob("**/*.py"))}
+    return [
+        f"{name} is in the package's {module}.py"
+        for source in theirs
+        for name, body in _functions(source)
+        for module, text in package.items()
+        if len(body) >= LEAST and body in text and body not in explained
+    ]
 
 
 def _functions(source: str) -> Iterator[tuple[str, str]]:
-    """The functions and methods of a source, each with its body's syntax tree, but for the docstring."""
+    """The functions and methods of a source, each with its body's lines."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, say
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and sum(1 for _ in ast.walk(node)) >= LEAST:
-            body = node.body[1:] if ast.get_docstring(node) else node.body
-            yield node.name, ast.dump(ast.Module(body, []))
+        if isinstance(node, ast.FunctionDef) and (body := node.body[bool(ast.get_docstring(node)) :]):
+            yield node.name, _bare("\n".join(source.split("\n")[body[0].lineno - 1 : node.end_lineno]))
+
+
+def _bare(source: str) -> str:
+    """The lines of a source without indentation, comments and empty lines."""
+    lines = (line.partition("  # ")[0].strip() for line in source.split("\n"))
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
 def main() -> None:
@@ -99,7 +106,13 @@ def main() -> None:
     target = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     limit(message)
-    found = [check_apart(one | {"given": message["given"]}, message["seconds"]) for one in message["checks"]]
+    # Once, for all processes that fork off: the lesson's checks, and what the notebook's given cells import.
+    exercises = {exercise.name: exercise for exercise in checks.exercises(message["lesson"])}
+    exec(message["given"], {})
+    found = [
+        check_apart(one | {"exercise": exercises[one["check"]], "given": message["given"]}, message["seconds"])
+        for one in message["checks"]
+    ]
     answer({"checks": found, "copied": copied(message["theirs"], message["model"])}, target)
 
 

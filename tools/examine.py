@@ -72,7 +72,8 @@ def _found(
         for name in reached
     ]
     theirs = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not is_check(cell)]
-    message = {"checks": checks, "given": given, "seconds": limits.check_seconds, "theirs": theirs, "model": answers}
+    message = {"lesson": stem[:2], "checks": checks, "given": given, "theirs": theirs, "model": answers}
+    message |= {"seconds": limits.check_seconds}
     try:
         said = sandbox.run("check_works.py", message, kind, limits)
         results = [{"passed": one["passed"] is True, "report": clean(one["report"], 50_000)} for one in said["checks"]]

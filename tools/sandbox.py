@@ -232,7 +232,8 @@ def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> N
             raise Stopped(f"more than {limits.memory // MB} MB of memory")
         if psutil.virtual_memory().available < LEAST_FREE:
             raise Stopped(MACHINE_FULL)
-        time.sleep(0.1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
 
 
 def _memory(number: int) -> int:
