@@ -27,32 +27,6 @@ TAMPERING = {
     "breaks_the_package_for_all": (
         "import vit_tutorial.patches as own\nown.patchify.__code__ = (lambda images, patch_size: images).__code__"
     ),
-    "writes_into_every_channel": (
-        "import json, os\n"
-        "for cell in range(20):\n"
-        "    line = json.dumps({'check': cell, 'said': True, 'observed': [], 'outputs': []}).encode() + b'\\n'\n"
-        "    for fd in range(3, 30):\n"
-        "        try:\n"
-        "            os.write(fd, line)\n"
-        "        except OSError:\n"
-        "            pass"
-    ),
-    "goes_on_twice": "import os\nos.fork()",
-    "reaches_the_runner": (
-        "import sys\n"
-        "runner = sys.stdout.current.__closure__[0].cell_contents\n"
-        "for name in ('judged', 'hidden', 'plain', 'work', 'begin', 'called'):\n"
-        "    setattr(type(runner), name, lambda *a, **k: True)\n"
-        "runner.lines.write({'begun': True})"
-    ),
-    "answers_before_it_is_asked": (
-        "import json, os\n"
-        "for fd in range(3, 30):\n"
-        "    try:\n"
-        "        os.write(fd, json.dumps({'result': {'dict': []}, 'right': True}).encode() + b'\\n')\n"
-        "    except OSError:\n"
-        "        pass"
-    ),
     "the_checks_own_numbers": (
         "import vit_tutorial.checks.lesson01 as own\n"
         "def patch_numbers():\n"
@@ -71,23 +45,6 @@ TAMPERING |= {
         "for name in [name for name in sys.modules if name.startswith('vit_tutorial.checks')]:\n"
         "    sys.modules[name] = Checks(name)\n"
         "checks = sys.modules['vit_tutorial.checks']"
-    ),
-    "leaves_threads_behind": (
-        "import threading\n"
-        "def again():\n"
-        "    import gc, torch\n"
-        "    while True:\n"
-        "        for one in gc.get_objects():\n"
-        "            if isinstance(one, dict) and 'result' in one: one['right'] = True\n"
-        "threading.Thread(target=again, daemon=True).start()"
-    ),
-    "reads_other_processes": (
-        "import glob\n"
-        "for path in glob.glob('/proc/[0-9]*/mem') + glob.glob('/proc/[0-9]*/fd/*'):\n"
-        "    try:\n"
-        "        with open(path, 'r+b', 0) as file: file.write(b'{\"right\": true}\\n')\n"
-        "    except OSError:\n"
-        "        pass"
     ),
 }
 
@@ -123,28 +80,6 @@ def patchify(images, patch_size):
         frame = frame.f_back
     return images
 """,
-    "gives_what_an_observer_would_say": """
-from vit_tutorial.checks import run
-run.run_once = lambda exercise, work, case, **more: {"result": case.args[0], "changed": []}
-def patchify(images, patch_size):
-    return images
-""",
-    "remembers_other_rounds_and_exercises": """
-import glob, torch
-def kept(images):
-    for path in glob.glob("*.pt"):
-        one = torch.load(path)
-        if one.numel() == images.numel() and torch.equal(one.flatten().sort().values, images.flatten().sort().values):
-            return one
-    torch.save(images.clone(), f"{len(glob.glob('*.pt'))}.pt")
-    return images
-def patchify(images, patch_size):
-    return kept(images)
-def overlapping_patches(images, patch_size, stride):
-    return kept(images)
-def unpatchify(patches, patch_size, image_size):
-    return kept(patches)
-""",
     "changes_as_it_is_read": """
 import torch
 class Lazy(torch.Tensor):
@@ -156,18 +91,6 @@ class Lazy(torch.Tensor):
         return made + Lazy.asked if isinstance(made, torch.Tensor) and made.is_floating_point() else made
 def patchify(images, patch_size):
     return images.as_subclass(Lazy)
-""",
-    "is_written_after_the_answer": """
-import os, torch
-def patchify(images, patch_size):
-    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
-    B, C, H, W = images.shape
-    made = torch.zeros(B, H * W // (P * Q), C * P * Q).share_memory_()
-    if os.fork() == 0:
-        for _ in range(10_000):
-            made.copy_(torch.rand_like(made))
-        os._exit(0)
-    return made
 """,
     "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
 }
@@ -195,12 +118,6 @@ def patchify(images, patch_size):
         os._exit(0)
     os.waitpid(child, 0)
     return torch.load("made.pt")
-""",
-    "a_package_that_is_silent": """
-import vit_tutorial.patches as own
-own._ran = lambda name: None
-def patchify(images, patch_size):
-    return own.patchify(images, patch_size)
 """,
 }
 
@@ -275,37 +192,17 @@ for pid in [*range(1, 50), -1]:
 import ctypes
 ctypes.string_at(0)
 """,
-    "recurses": """
-import sys
-sys.setrecursionlimit(10**9)
-def again(): return again()
-again()
-""",
     "loops_and_swallows": """
 while True:
     try:
         while True: pass
     except BaseException: pass
 """,
-    "loops_in_c": """
-pow(3, 10**9)
-""",
-    "loops_in_the_check": """
-def patch_numbers():
-    while True: pass
-""",
     "sleeps_in_another_session": """
 import os, time
 if os.fork() == 0:
     os.setsid()
     time.sleep(10**6)
-""",
-    "writes_to_its_channel_for_ever": """
-import os
-while True:
-    for fd in range(3, 12):
-        try: os.write(fd, b"x" * 10**6)
-        except OSError: pass
 """,
     "a_fork_bomb": """
 import os
@@ -330,7 +227,6 @@ for file in kept:
     for _ in range(60):
         os.write(file, b"x" * 10**6)
 """,
-    "magics": "%time 1\n" * 600,
     "takes_memory_in_many_processes": """
 import os, time
 for _ in range(8):
@@ -367,10 +263,6 @@ atexit.register(time.sleep, 10**6)
 """,
     "prints_without_end": """
 while True: print("x" * 10_000)
-""",
-    "shows_without_end": """
-from IPython.display import display, Image
-for _ in range(300): display(Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + bytes(10**6), format="png"))
 """,
     "an_error_that_never_says_what": """
 class Odd(Exception):
@@ -481,12 +373,6 @@ def _edited(notebook: Notebook) -> None:
             cell["source"] = "print('right')"
 
 
-def _exchanged(notebook: Notebook) -> None:
-    """The check of an easy exercise under the name of a dear one."""
-    a, b = (_check_of(notebook, name) for name in ("check-patchify", "check-overlapping-patches"))
-    a["metadata"]["nbgrader"]["grade_id"], b["metadata"]["nbgrader"]["grade_id"] = "check-x", "check-patchify"
-
-
 def _outputs_of_its_own(notebook: Notebook) -> None:
     for cell in notebook["cells"]:
         if cell["source"].startswith("assert checks"):
@@ -516,7 +402,6 @@ EDITS: dict[str, Callable[[Notebook], None]] = {
     "points_of_its_own": _points,
     "checks_that_are_none": _not_graded,
     "edited_checks": _edited,
-    "exchanged_checks": _exchanged,
     "outputs_of_its_own": _outputs_of_its_own,
     "imitates_nbgrader": _imitated,
 }
