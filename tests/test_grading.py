@@ -54,7 +54,7 @@ def sandboxed(tool: ModuleType) -> str:
 def limits(tool: ModuleType) -> Any:
     """Small limits: what is tried here must not disturb the machine that tests run on."""
     return tool.sandbox.Limits(
-        cell_seconds=10, check_seconds=20, total_seconds=150, memory=1_500_000_000, processes=64, disk=16_000_000
+        cell_seconds=20, check_seconds=30, total_seconds=200, memory=1_500_000_000, processes=64, disk=16_000_000
     )
 
 
@@ -173,7 +173,7 @@ def test_what_crashes_or_hangs_spoils_only_itself(tool, sandboxed, limits, tmp_p
     found = {student: float(row["marks"]) for (student, _), row in rows.items()}
     assert found == {"crash": 3, "hang": 14, "hangs_later": 14, "cached": 17}, "what was right before counts"
     assert "ended itself" in rows["crash", FIRST.stem]["problem"]
-    assert "took more than 10 seconds" in feedback(course, "hang")
+    assert "took more than 20 seconds" in feedback(course, "hang")
     assert "took more than" in feedback(course, "hangs_later")
 
 
@@ -456,7 +456,7 @@ def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
 # ---- Tricks ------------------------------------------------------------------------------------------------------
 
 # What a work does in its own process can pass for a right one; TEACHING.md says what to look for.
-FORGED = {"the_checks_own_numbers"}
+FORGED = {"in_another_process", "looks_at_its_callers", "the_checks_own_numbers"}
 
 
 def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:
