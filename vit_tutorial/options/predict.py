@@ -17,9 +17,8 @@ File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 class PredictOptions:
     """Name what photographs show: the most likely classes, with their probabilities.
 
-    A model of several labels at once judges each class alone, so its probabilities needn't add up to 1. The model runs
-    on a GPU if torch finds one. A photograph that can't be read is named and skipped. Several processes share the
-    photographs and write one table: accelerate launch -m vit_tutorial.predict ... --out answers.csv.
+    The model runs on a GPU if torch finds one. A photograph that can't be read is named and skipped. Several processes
+    share the photographs and write one table: accelerate launch -m vit_tutorial.predict ... --out answers.csv.
     """
 
     photos: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO ...")]
