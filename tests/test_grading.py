@@ -456,7 +456,7 @@ def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
 # ---- Tricks ------------------------------------------------------------------------------------------------------
 
 # What a work does in its own process can pass for a right one; TEACHING.md says what to look for.
-FORGED = {"in_another_process", "looks_at_its_callers", "the_checks_own_numbers"}
+FORGED = {"in_another_process"}
 
 
 def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:
