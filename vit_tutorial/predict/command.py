@@ -139,7 +139,7 @@ def _answer(
     with (
         closing(read(files, trained.preprocess, ahead=2 * batch_size)) as images,
         writer(out) as show,
-        tqdm(total=len(files), unit=" photographs", disable=None) as bar,
+        tqdm(total=len(files), unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30) as bar,
     ):
         for prediction in predictions(images, trained, top=options.top, batch_size=batch_size, judge=judge):
             bar.update()
