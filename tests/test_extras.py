@@ -65,6 +65,7 @@ for code in sys.argv[1:]:
 
 def test_a_missing_extra_is_one_sentence():
     done = without_extras(EACH, *MISSING)
+    assert done.stderr == ""
     for said, (code, (package, extra)) in zip(done.stdout.splitlines(), MISSING.items(), strict=True):
         assert said == f'ModuleNotFoundError {package} is not installed: pip install "vit-tutorial[{extra}]"', code
 
