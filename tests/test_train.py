@@ -417,6 +417,6 @@ def test_a_model_that_can_t_be_saved_is_refused_before_it_trains(data, tmp_path,
     class Mine(ViT):
         pass
 
-    with refuses(TypeError, "Mine", "out="):
+    with refuses(TypeError, "Mine", "Mine"):
         train.fit(Mine(tiny().config), data, **SETTINGS, augmentation=stopping_after(0), out=tmp_path)
     assert not list(tmp_path.iterdir())
