@@ -1,8 +1,5 @@
 """Answers to the exercises of lesson 13: right ones, written in different ways, and wrong ones with what they hear."""
 
-import math
-
-import numpy as np
 import torch
 from submissions import Wrong
 from torch.nn import functional as F
@@ -32,14 +29,6 @@ def classes_by_loop(images, patch_size):
     return torch.tensor(rows)
 
 
-def classes_by_numpy(images, patch_size):
-    B, C, H, W = images.shape
-    P = patch_size
-    mean = images.numpy().reshape(B, C, H // P, P, W // P, P).mean(axis=(3, 5))
-    levels = np.minimum((mean * 8).astype(int), 7)
-    return (levels * np.array([64, 8, 1])[:, None, None]).sum(axis=1).reshape(B, -1)
-
-
 def spoil_by_loop(tokens, chosen, fate, other, mask_token):
     rows = []
     for b in range(tokens.shape[0]):
@@ -61,13 +50,6 @@ def spoil_by_index(tokens, chosen, fate, other, mask_token):
     return spoilt
 
 
-def spoil_by_weights(tokens, chosen, fate, other, mask_token):
-    masked = (chosen & (fate < 0.8)).to(tokens.dtype)[..., None]
-    swapped = (chosen & (fate >= 0.8) & (fate < 0.9)).to(tokens.dtype)[..., None]
-    others = torch.take_along_dim(tokens, other[..., None], dim=1)
-    return masked * mask_token + swapped * others + (1 - masked - swapped) * tokens
-
-
 def back_by_loop(visible, hidden, mask_token):
     images = []
     for b in range(len(hidden)):
@@ -80,19 +62,6 @@ def back_by_scatter(visible, hidden, mask_token):
     places = (~hidden).nonzero()[:, 1].reshape(len(visible), -1)  # (B, n)
     holes = mask_token.expand(*hidden.shape, -1)
     return holes.scatter(1, places[..., None].expand_as(visible), visible)
-
-
-def back_by_index(visible, hidden, mask_token):
-    whole = mask_token.repeat(*hidden.shape, 1)
-    whole[~hidden] = visible.flatten(0, 1)
-    return whole
-
-
-def back_by_gather(visible, hidden, mask_token):
-    # which of the visible tokens, or the mask token behind them, belongs to each place
-    all_tokens = torch.cat([visible, mask_token.expand(len(visible), 1, -1)], dim=1)
-    which = torch.where(hidden, visible.shape[1], (~hidden).long().cumsum(dim=1) - 1)
-    return all_tokens.gather(1, which[..., None].expand(-1, -1, visible.shape[2]))
 
 
 def _flat(images, P):
@@ -115,25 +84,12 @@ def loss_by_weights(said, images, hidden, patch_size):
     return errors * hidden, (errors * hidden).sum() / hidden.sum()
 
 
-def loss_by_loop(said, images, hidden, patch_size):
-    patches, losses = _flat(images, patch_size), torch.zeros(hidden.shape)
-    for b, n in hidden.nonzero().tolist():
-        patch = patches[b, n]
-        patch = (patch - patch.mean()) / (patch.var() + 1e-6).sqrt()
-        losses[b, n] = ((said[b, n] - patch) ** 2).mean()
-    return losses, losses[hidden].mean()
-
-
 RIGHT = {
-    "masking_numbers": (
-        lambda: NUMBERS,
-        lambda: NUMBERS | {"first loss": math.log(512), "class": torch.tensor(168)},
-        lambda: {name: float(value) for name, value in NUMBERS.items()},
-    ),
-    "colour_classes": (classes_by_pooling, classes_by_loop, classes_by_numpy),
-    "spoil": (spoil_by_loop, spoil_by_index, spoil_by_weights),
-    "restore": (back_by_loop, back_by_scatter, back_by_gather, back_by_index),
-    "hidden_loss": (loss_by_index, loss_by_weights, loss_by_loop),
+    "masking_numbers": (lambda: NUMBERS,),
+    "colour_classes": (classes_by_pooling, classes_by_loop),
+    "spoil": (spoil_by_loop, spoil_by_index),
+    "restore": (back_by_loop, back_by_scatter),
+    "hidden_loss": (loss_by_index, loss_by_weights),
 }
 
 
@@ -152,16 +108,6 @@ def changed(work, change):
 def up_to(most, work):
     """Right as long as no number of the first argument is larger."""
     return lambda x, *args: work(x.clamp(-most, most), *args)
-
-
-def classes(level=lambda mean: (8 * mean).floor(), pool=F.avg_pool2d):
-    """The classes of another mean, or other levels."""
-
-    def colour_classes(images, patch_size):
-        levels = level(pool(images, patch_size)).clamp(0, 7).long()
-        return (levels * torch.tensor((64, 8, 1))[:, None, None]).sum(1).flatten(1)
-
-    return colour_classes
 
 
 def spoil(fates=lambda fate: fate, chosen_of=lambda chosen: chosen, places=lambda other: other):
@@ -199,64 +145,29 @@ def loss(
     return hidden_loss
 
 
-def back_in_one_memory(visible, hidden, mask_token):
-    places = mask_token.expand(*hidden.shape, -1)
-    places[~hidden] = visible.flatten(0, 1)
-    return places
-
-
 def mean_of_means(errors, hidden):
     return errors, (errors.sum(1) / hidden.sum(1)).mean()
-
-
-def loss_backward(*given):
-    found = loss_by_index(*given)
-    found[1].backward(retain_graph=True)
-    return found
 
 
 WRONG = {
     "masking_numbers": [
         Wrong("once passed: 6.25", answers(first_loss=6.25), "should be something else"),
-        Wrong("base 10", answers(first_loss=math.log10(512)), "minus the logarithm of it"),
         Wrong("hidden ones", answers(encoder=13), "A quarter of the patches"),
     ],
     "colour_classes": [
         Wrong("once passed: dimmed", lambda x, P: classes_by_pooling(x.clamp(max=0.99), P), "pixels of 0 and of 1"),
         Wrong("once passed: brightened", lambda x, P: classes_by_pooling(x + 1e-5, P), "or just below"),
-        Wrong("once passed: a little up", classes(lambda m: (8 * m + 1e-3).floor()), "or just below"),
-        Wrong("once passed: levels above", classes(lambda m: (8 * m).ceil() - 1), "or just below"),
-        Wrong("halved", changed(classes_by_pooling, lambda x: x / 2)),
         Wrong("an axis more", changed(classes_by_pooling, lambda x: x[..., None]), "only the shape isn't"),
-        Wrong("the largest", classes(pool=F.max_pool2d), "has the mean colour"),
     ],
     "spoil": [
         Wrong("once passed: larger fates", spoil(lambda fate: fate + 1e-4), "fates of just 0"),
         Wrong("once passed: up to 10", up_to(10, spoil_by_index), "large numbers"),
         Wrong("once passed: up to 0.89", spoil(lambda fate: torch.where(fate >= 0.89, 0.95, fate)), "fates of just 0"),
-        Wrong("once passed: 0.8 masked", spoil(lambda fate: torch.where(fate == 0.8, 0.5, fate)), "fates of just 0"),
-        Wrong("once passed: 0.9 swapped", spoil(lambda fate: torch.where(fate == 0.9, 0.85, fate)), "fates of just 0"),
-        Wrong("the others", spoil(chosen_of=torch.logical_not), "What your numbers show"),
-        Wrong(
-            "all masked", spoil(lambda fate: 0 * fate), "so it becomes token 0, as that was. Yours is the mask token"
-        ),
-        Wrong(
-            "the first image's swaps",
-            spoil(places=lambda o: o[:1].expand_as(o)),
-            "it becomes token 3, as that was. Yours is token 2",
-        ),
-        Wrong("no gradient", lambda *a: spoil_by_index(*a[:4], a[4].detach()), "gradient"),
     ],
     "restore": [
         Wrong("once passed: up to 10", up_to(10, back_by_scatter), "large numbers"),
         Wrong("once passed: by holes", back_by_holes, "visible (2, 4, 3), hidden (2, 4)"),
         Wrong("one argsort", back_by_one_argsort, "each index of axis 2 has its own"),
-        Wrong("into the holes", lambda k, h, m: back_by_index(k, ~h, m), "in another order"),
-        Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
-        Wrong("as it came", lambda visible, hidden, mask_token: visible, "You return visible as it came in"),
-        Wrong("in one memory", back_in_one_memory, "when the gradient was computed", never="in line 1"),
-        Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),
-        Wrong("no gradient", lambda k, h, m: back_by_loop(k, h, m.detach()), "gradient"),
     ],
     "hidden_loss": [
         Wrong(
@@ -265,18 +176,6 @@ WRONG = {
             "below 0 and above 1",
         ),
         Wrong("once passed: up to 5", up_to(5, loss_by_index), "below 0 and above 1"),
-        Wrong("added to the root", loss(divide=lambda p: p.std(-1, keepdim=True) + 1e-6), never="plus an offset"),
-        Wrong("once passed: backward", loss_backward, "leave requires_grad and backward() to the caller"),
         Wrong("once passed: mean of means", loss(end=mean_of_means), "a mean of the images' means"),
-        Wrong("no gradient", lambda said, *rest: loss_by_index(said.detach(), *rest), "gradient"),
-        Wrong("the loss alone", changed(loss_by_index, lambda found: found[1]), "expected a tuple of 2"),
-        Wrong(
-            "hidden ones alone",
-            lambda said, x, h, P: changed(loss_by_index, lambda f: (f[0][h], f[1]))(said, x, h, P),
-            "has shape",
-        ),
-        Wrong("no 1e-6", loss(divide=lambda p: p.std(-1, keepdim=True))),
-        Wrong("sums", loss(end=lambda errors, hidden: (errors, errors.sum())), "result[1]"),
-        Wrong("roots", changed(loss_by_index, lambda found: (found[0].sqrt(), found[1].sqrt()))),
     ],
 }

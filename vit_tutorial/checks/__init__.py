@@ -14,7 +14,7 @@ notebook holds the work stands in its cell ``assert checks.check_patch_embedding
 
 :func:`grade` runs the work in the calling process and thread: limits of time and memory are the caller's.
 :func:`progress` prints what is done and what is open. :data:`CATALOGUE` holds every exercise by name, with the mistakes
-that its check can name.
+that its check can name. ``engine`` runs, compares and reports; ``lesson01``, … declare the exercises.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from vit_tutorial.checks.declare import Case, Exercise, Mistake, exercises_of
-from vit_tutorial.checks.harness import Grade, check_of
-from vit_tutorial.checks.harness import grade as _grade
-from vit_tutorial.checks.record import progress
+from vit_tutorial.checks import engine
+from vit_tutorial.checks.engine import Case, Exercise, Grade, Mistake
+from vit_tutorial.checks.engine.progress import lessons_begun, print_progress
 
 if TYPE_CHECKING:
     CATALOGUE: dict[str, Exercise]
@@ -47,7 +46,7 @@ def exercises(lesson: str) -> tuple[Exercise, ...]:
     if f"lesson{lesson}" not in LESSONS:
         numbers = ", ".join(name.removeprefix("lesson") for name in LESSONS)
         raise ValueError(f"no lesson {lesson!r} has checks: take one of {numbers}")
-    return exercises_of(importlib.import_module(f"{__name__}.lesson{lesson}"))
+    return engine.exercises_of(importlib.import_module(f"{__name__}.lesson{lesson}"))
 
 
 def grade(exercise: Exercise | str, work: Any) -> Grade:
@@ -60,32 +59,46 @@ def grade(exercise: Exercise | str, work: Any) -> Grade:
     Raises:
         ValueError: no exercise has that name.
     """
-    if isinstance(exercise, str):
-        found = next((one for one in _exercises() if one.name == exercise), None)
-        if found is None:
-            raise ValueError(f"no exercise is called {exercise!r}: see checks.CATALOGUE")
-        exercise = found
-    return _grade(exercise, work)
+    found = _find(exercise) if isinstance(exercise, str) else exercise
+    if found is None:
+        raise ValueError(f"no exercise is called {exercise!r}: see checks.CATALOGUE")
+    return engine.grade(found, work)
+
+
+def progress(lesson: str = "") -> None:
+    """Print which exercises are done and which are open, with their points.
+
+    Args:
+        lesson: "01", …; "" for those of which a check has run since the kernel was started.
+    """
+    lessons = [lesson] if lesson else lessons_begun()
+    if not lessons:
+        print("No check has run yet: run the cells above.")
+    for number in lessons:
+        print_progress(number, exercises(number))
+
+
+def _all() -> Iterator[Exercise]:
+    # One lesson after the other, at first use: the first need torch alone, the last ones much more.
+    for name in LESSONS:
+        yield from exercises(name.removeprefix("lesson"))
+
+
+def _find(name: str) -> Exercise | None:
+    return next((exercise for exercise in _all() if exercise.name == name), None)
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("check_"):
-        for exercise in _exercises():
-            if name == f"check_{exercise.name}":
-                return check_of(exercise)
     if name == "CATALOGUE":
-        return {exercise.name: exercise for exercise in _exercises()}
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _exercises() -> Iterator[Exercise]:
-    # One lesson after the other, at first use: the first need torch alone, the last ones much more.
-    for lesson in LESSONS:
-        yield from exercises_of(importlib.import_module(f"{__name__}.{lesson}"))
+        return {exercise.name: exercise for exercise in _all()}
+    exercise = _find(name.removeprefix("check_")) if name.startswith("check_") else None
+    if exercise is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return engine.check_of(exercise)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "CATALOGUE", *(f"check_{exercise.name}" for exercise in _exercises())})
+    return sorted({*globals(), "CATALOGUE", *(f"check_{exercise.name}" for exercise in _all())})
 
 
 __all__ = ["CATALOGUE", "Case", "Exercise", "Grade", "Mistake", "exercises", "grade", "progress"]

@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial import patches as lesson
-from vit_tutorial.checks.harness import (
+from vit_tutorial.checks.engine import (
     Case,
     Exercise,
-    Hashed,
+    Question,
     Result,
-    answers,
     call,
     layer,
     normal,
+    pencil,
     random_weights,
     section,
 )
@@ -30,46 +30,46 @@ _RESHAPE = "A reshape in place of a permute"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-NUMBERS = {
-    "patches": Hashed("08020afb5a"),
-    "patch 1": Hashed("a665f34194 837b6b4308 be868e3be8 5d2cb4011b 3d7bf5b994 5e097a73ea", "list"),
-    "pixel 16": Hashed("d24fb66c5a 3c92d507de", "tuple"),
-    "photo patches": Hashed("638ed62095"),
-    "photo length": Hashed("8833370140"),
-}
 
-PATCH_NUMBERS = Exercise(
-    name="patch_numbers",
+PATCH_NUMBERS = pencil(
+    "patch_numbers",
     lesson="01",
     points=3,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
-    secret=True,
-    advice={
-        "patches": "Divide the height of the image by the height of a patch, and its width by the width of a patch.",
-        "patch 1": "A patch takes 3 pixels of each of its 2 rows. Patch 0 is in the top left corner; patch 1 is "
-        "next to it, on the right.",
-        "pixel 16": "First the patch, then the place within it, both counted from 0. Draw the lines between the "
-        "patches, and count like words on a page.",
-        "photo patches": "Divide 224 and 160 by 16, and multiply.",
-        "photo length": "How many pixels are in a patch, and how many numbers in a pixel?",
-    },
-    mistakes=(
-        *section(
-            _HAND,
-            ("patch and place exchanged", "Both numbers are right, but the patch comes first.", {"pixel 16": (1, 3)}),
+    questions={
+        "patches": Question(
+            6, "Divide the height of the image by the height of a patch, and its width by the width of a patch."
         ),
-        *section(
+        "patch 1": Question(
+            [3, 4, 5, 9, 10, 11],
+            "A patch takes 3 pixels of each of its 2 rows. Patch 0 is in the top left corner; patch 1 is next "
+            "to it, on the right.",
             _PHOTO,
-            (
-                "counting down the columns",
-                "Patches are numbered like words on a page: first across, then down.",
-                {"patch 1": [12, 13, 14, 18, 19, 20]},
-            ),
-            ("a class token that is not there yet", "It joins the 140 patches in lesson 02.", {"photo patches": 141}),
+            {
+                (
+                    12,
+                    13,
+                    14,
+                    18,
+                    19,
+                    20,
+                ): "counting down the columns. Patches are numbered like words on a page: first across, then down."
+            },
         ),
-    ),
+        "pixel 16": Question(
+            (3, 1),
+            "First the patch, then the place within it, both counted from 0. Draw the lines between the "
+            "patches, and count like words on a page.",
+            _HAND,
+            {(1, 3): "patch and place exchanged. Both numbers are right, but the patch comes first."},
+        ),
+        "photo patches": Question(
+            140,
+            "Divide 224 and 160 by 16, and multiply.",
+            _PHOTO,
+            {141: "a class token that is not there yet. It joins the 140 patches in lesson 02."},
+        ),
+        "photo length": Question(768, "How many pixels are in a patch, and how many numbers in a pixel?"),
+    },
 )
 
 

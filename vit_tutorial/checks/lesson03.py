@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,24 +12,20 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import dot_product_attention as attend
-from vit_tutorial.checks.compare import equal, off
-from vit_tutorial.checks.harness import (
+from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Fault,
-    Hashed,
+    Question,
     Result,
-    answers,
-    at_once,
+    TorchCalls,
     call,
-    copied,
     layer,
     normal,
+    pencil,
     random_weights,
     section,
 )
-from vit_tutorial.checks.symptoms import EXACT, symptom
-from vit_tutorial.checks.watch import Operations
 
 _PENCIL = "1 · A weighted mean, with a pencil"
 _SCALE = "3 · Why divide by √d"
@@ -37,60 +34,43 @@ _OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-NUMBERS = {
-    "scores": Hashed("93ae5c537a cebe14ec51", "list"),
-    "weight 0": Hashed("f53f2c3a26@0.012+0.00505858"),
-    "output": Hashed("125d461bbc@0.04+0.0242343 f2922ddf03@0.04+0.0115314", "list"),
-    "weights": Hashed("8194b7afed"),
-}
 
-
-def _pencil(weight: float) -> dict[str, Any]:
-    return {"weight 0": weight, "output": [4 * weight, 8 * (1 - weight)]}
-
-
-ATTENTION_NUMBERS = Exercise(
-    name="attention_numbers",
+ATTENTION_NUMBERS = pencil(
+    "attention_numbers",
     lesson="03",
     points=3,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
     tolerance=0.006,
-    secret=True,
-    advice={
-        "scores": "The dot product of the query with each key: multiply number by number, and add up.",
-        "weight 0": "Divide the two scores by √d first; then e to the power of each, divided by the sum of both.",
-        "output": "Each value times its weight, added up. Your two weights must sum to 1.",
-        "weights": "For each head and each token there is one weight for each token. How many tokens has the image?",
-    },
-    mistakes=(
-        *section(
+    questions={
+        "scores": Question(
+            [2, 0], "The dot product of the query with each key: multiply number by number, and add up."
+        ),
+        "weight 0": Question(
+            0.7311,
+            "Divide the two scores by √d first; then e to the power of each, divided by the sum of both.",
             _SCALE,
-            (
-                "no scale",
-                "That is the softmax of the scores themselves. Divide them by √d first, here √4.",
-                _pencil(math.exp(2) / (math.exp(2) + 1)),
-            ),
-            (
-                "a division by d",
-                "That is what a division by d = 4 gives. It is the square root of d.",
-                _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
-            ),
+            {
+                0.88079: "no scale. That is the softmax of the scores themselves. Divide by √d first, here √4.",
+                0.62245: "a division by d. That is what a division by d = 4 gives. It is the square root of d.",
+                0.26894: "the weights exchanged. Key 0 fits the query better, so value 0 has the larger weight.",
+            },
         ),
-        *section(
-            _PENCIL,
-            (
-                "the weights exchanged",
-                "Key 0 fits the query better, so value 0 has the larger weight.",
-                _pencil(1 / (math.e + 1)),
-            ),
+        "output": Question(
+            [2.9242, 2.1515],
+            "Each value times its weight, added up. Your two weights must sum to 1.",
+            _SCALE,
+            {
+                (3.52, 0.95): "no scale. That is the softmax of the scores themselves. Divide by √d first, here √4.",
+                (2.49, 3.02): "a division by d. That is what a division by d = 4 gives. It is the square root of d.",
+                (1.08, 5.85): "the weights exchanged. Key 0 fits the query better, so value 0 has the larger weight.",
+            },
         ),
-        *section(
+        "weights": Question(
+            30000,
+            "For each head and each token there is one weight for each token. How many tokens has the image?",
             "What it costs.",
-            ("the class token forgotten", "There are 7 · 7 = 49 patches, and 50 tokens.", {"weights": 12 * 49 * 49}),
+            {28812: "the class token forgotten. There are 7 · 7 = 49 patches, and 50 tokens."},
         ),
-    ),
+    },
 )
 
 
@@ -98,83 +78,39 @@ ATTENTION_NUMBERS = Exercise(
 
 
 def _attention_cases() -> list[Case]:
-    shapes = [((4, 3), (5, 3), (5, 2)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
-              ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4)),
-              ((2, 3, 6), (2, 45, 6), (2, 45, 5)), ((2, 7, 4), (2, 5, 4), (2, 5, 3)),
-              # Axes of length 1 stay: a batch, queries and keys. And many axes in front.
-              ((1, 2, 1, 3), (1, 2, 1, 3), (1, 2, 1, 2)),
-              ((2, 1, 3, 2, 4), (2, 1, 3, 5, 4), (2, 1, 3, 5, 3))]  # fmt: skip
+    shapes = [
+        ((4, 3), (5, 3), (5, 2)),
+        ((2, 3, 4), (2, 5, 4), (2, 5, 6)),
+        ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
+        ((3, 3), (3, 3), (3, 3)),
+        ((2, 4, 4), (2, 4, 4), (2, 4, 4)),
+        ((2, 3, 6), (2, 45, 6), (2, 45, 5)),
+        # Axes of length 1 stay: a batch, queries and keys. And many axes in front.
+        ((1, 2, 1, 3), (1, 2, 1, 3), (1, 2, 1, 2)),
+        ((2, 1, 3, 2, 4), (2, 1, 3, 5, 4), (2, 1, 3, 5, 3)),
+    ]
     cases = [
         Case(f"q {a}, k {b}, v {c}", (normal(*a, seed=1), normal(*b, seed=2), normal(*c, seed=3))) for a, b, c in shapes
     ]
     q, k, v = cases[1].args
-    return [
-        *cases,
-        # e to the power of the largest is infinite in float64, too.
-        Case("the same as the second, scores in the hundreds", (500 * q, k, v)),
-    ]
+    return [*cases, Case("the same as the second, scores in the hundreds", (500 * q, k, v))]
 
 
-def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """What else there is to say would be of a softmax that is saturated."""
-    if any("scores" not in case.label for case, *_ in wrong):
-        return ""
-    return (
-        f"It goes wrong with {wrong[0][0].label}. Is e raised to the scores as they are, or are they cut off? Subtract "
-        "the largest score of each query first, and leave the rest to exp."
-    )
+def _attend(
+    scale: Callable[[Tensor, Tensor], float] = lambda q, k: math.sqrt(q.shape[-1]),
+    weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(-1),
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Attention with another scale, or another way from scores to weights."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = weigh(q @ k.transpose(-2, -1) / scale(q, k))
+        return weights @ v, weights
+
+    return attention
 
 
-def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
-    """Weights or mixture, and what scores the weights would belong to."""
-    wrong = off(rows, ATTENTION)
-    if not wrong:  # an argument was changed, no more
-        return ""
-    case, right, theirs = wrong[0]
-    output, weights = (x.double() for x in theirs["result"])
-    of = f" (with {case.label})"
-    if equal(weights, right["result"][1], ATTENTION):
-        return f"Your weights are right. Your output isn't these weights @ v{of}."
-    mixed = equal(output, weights @ case.args[2].double(), ATTENTION)
-    rest = "your output is these weights times v, as it should be" if mixed else "nor is your output these weights @ v"
-    if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
-        many = int((weights == 0).sum())
-        return f"{many} of {weights.numel()} weights are 0, and none should be{of}. Besides, {rest}."
-    return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d{of}; {rest}."
-
-
-# Where the mistake comes behind the heads, this would not be so: it is said as a condition.
-_BACK = "If your result is proj of your heads, and nothing else, then in front of it"
-
-
-def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
-    """What stands before the last projection, and which heads of it are right."""
-    wrong = off(rows, MULTI_HEAD_ATTENTION)
-    if not wrong:  # it is the gradients, or what the layer does in training
-        return ""
-    case, right, theirs = wrong[0]
-    weight, heads = case.weights["proj.weight"].double(), case.build[1]
-    a, b = (
-        torch.linalg.solve(weight, (one["result"].detach().double() - case.weights["proj.bias"]).mT).mT
-        for one in (theirs, right)
-    )
-    a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
-    some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
-    if some and len(some) < heads:
-        return f"{_BACK} only head {', '.join(some)} of {heads} is right (with {case.label})."
-    inputs = {"the right heads": b}
-    seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT, others=len(wrong) > 1)
-    if seen:
-        return f"{_BACK}, with axes (h, B, T, d): {seen}"
-    thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
-    values = _split(thirds.chunk(3, dim=-1)[2], heads)
-    low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
-    if ((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all():
-        return ""
-    return (
-        f"{_BACK}, with {case.label}, your heads hold numbers that no weighted mean of the right values gives: look at "
-        "the order of q, k, v, at the cut into heads, and at the softmax."
-    )
+def _powers(scores: Tensor) -> Tensor:
+    return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
 ATTENTION = Exercise(
@@ -185,9 +121,39 @@ ATTENTION = Exercise(
     right=attend,
     cases=_attention_cases,
     observe=call,
-    explain=_large_scores_alone,
-    locate=_where_attention_goes_wrong,
     forbidden=("scaled_dot_product",),
+    mistakes=(
+        *section(
+            _SCALE,
+            ("no scale", "Divide the scores by √d, the root of the length of a query.", _attend(lambda q, k: 1.0)),
+            ("a division by d", "Divide by its square root.", _attend(lambda q, k: q.shape[-1])),
+        ),
+        *section(
+            "Softmax over the wrong axis.",
+            (
+                "a softmax over the queries",
+                "The weights of each query sum to 1 over the keys, the last axis: dim=-1.",
+                _attend(weigh=lambda scores: scores.softmax(-2)),
+            ),
+        ),
+        *section(
+            _PENCIL,
+            (
+                "no softmax",
+                "The scores are no weights yet: each query's weights are positive, and sum to 1.",
+                _attend(weigh=lambda scores: scores),
+            ),
+        ),
+        *section(
+            _OVERFLOW,
+            (
+                "e to the power of scores as they are",
+                "e to the power of some hundreds is infinite. Subtract the largest score of each query first, or take "
+                "softmax, which does.",
+                _attend(weigh=_powers),
+            ),
+        ),
+    ),
 )
 
 
@@ -200,10 +166,6 @@ def _split(x: Tensor, num_heads: int) -> Tensor:
 
 def _merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d)
-
-
-def _split_by_view(x: Tensor, num_heads: int) -> Tensor:
-    return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
 
 
 SPLIT_HEADS = Exercise(
@@ -224,6 +186,25 @@ SPLIT_HEADS = Exercise(
         ]
     ],
     observe=call,
+    mistakes=(
+        *section(
+            "Heads split without the transpose.",
+            (
+                "a reshape to (B, h, T, d)",
+                "It reads token after token, so a head gets pieces of a few tokens. Cut the last axis into (h, d), "
+                "then transpose(1, 2).",
+                lambda x, num_heads: x.reshape(x.shape[0], num_heads, x.shape[1], -1),
+            ),
+        ),
+        *section(
+            _HEADS,
+            (
+                "tokens before heads",
+                "The heads come before the tokens, so that each computes by itself: transpose(1, 2).",
+                lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
+            ),
+        ),
+    ),
 )
 
 
@@ -238,6 +219,14 @@ MERGE_HEADS = Exercise(
         for shape in [(1, 3, 4, 2), (2, 5, 5, 3), (2, 3, 4, 3), (2, 1, 7, 5), (2, 3, 1, 4), (2, 3, 4, 4), (1, 12, 3, 2)]
     ],
     observe=call,
+    mistakes=section(
+        "Heads merged without the transpose.",
+        (
+            "a reshape in place of a transpose",
+            "It reads head after head, so a row gets numbers of several tokens: transpose(1, 2) first, then reshape.",
+            lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+        ),
+    ),
 )
 
 
@@ -254,22 +243,25 @@ def _layer_cases() -> list[Case]:
     return [*made, Case("the first x, 8 times as large", (8 * first.args[0],), first.build, first.weights)]
 
 
-def _thirds(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+def _thirds_by(split: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], list[Tensor]]:
     """(B, T, 3D) -> q, k and v, each (B, h, T, d)."""
-    return tuple(_split(part, num_heads) for part in qkv.chunk(3, dim=-1))
+    return lambda qkv, num_heads: [split(part, num_heads) for part in qkv.chunk(3, dim=-1)]
+
+
+_thirds = _thirds_by(_split)
 
 
 def _layer(
     parts: Callable[[Tensor, int], Any] = _thirds,
-    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
+    attend: Callable[..., tuple[Tensor, Tensor]] = attend,
+    merge: Callable[[Tensor], Tensor] = _merge,
 ) -> type[nn.Module]:
-    """The layer with another way to make q, k and v, or another scale."""
+    """The layer with one step done in another way."""
 
     class Wrong(MultiHeadSelfAttention):
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = parts(self.qkv(x), self.num_heads)
-            weights = (q @ k.transpose(-2, -1) / scale(q)).softmax(dim=-1)
-            return self.proj(_merge(weights @ v))
+            return self.proj(merge(attend(q, k, v)[0]))
 
     return Wrong
 
@@ -295,24 +287,17 @@ MULTI_HEAD_ATTENTION = Exercise(
     cases=_layer_cases,
     observe=_observe_heads,
     tolerance=3e-4,
-    locate=_where_the_layer_goes_wrong,
     mistakes=(
-        *section(
-            "Heads split without the transpose.",
-            (
-                "heads split without the transpose",
-                "A view to (B, h, T, d) reads token after token, so a head gets pieces of a few tokens. Cut the "
-                "last axis into (h, d), then transpose(1, 2).",
-                _layer(lambda qkv, h: [_split_by_view(part, h) for part in qkv.chunk(3, dim=-1)]),
-            ),
-        ),
+        *(replace(one, wrong=_layer(parts=_thirds_by(one.wrong))) for one in SPLIT_HEADS.mistakes[:1]),
+        *(replace(one, wrong=_layer(merge=one.wrong)) for one in MERGE_HEADS.mistakes),
+        *(replace(one, wrong=_layer(attend=one.wrong)) for one in ATTENTION.mistakes[:-1]),
         *section(
             "√D in place of √d.",
             (
                 "√D for √d",
                 "You divide by the square root of the whole width D. A dot product runs over the width of one head,"
                 " d = D / h.",
-                _layer(scale=lambda q: math.sqrt(q.shape[-1] * q.shape[1])),
+                _layer(attend=_attend(lambda q, k: math.sqrt(q.shape[-1] * q.shape[1]))),
             ),
         ),
         *section(
@@ -335,14 +320,8 @@ _MANY = "48 queries, 768 keys, chunk=64"
 
 
 def _chunk_cases() -> list[Case]:
-    sizes = [(1, 3, 5, 2, 2, 1.0), (2, 5, 7, 4, 3, 1.0), (3, 2, 6, 5, 6, 1.0), (2, 4, 9, 3, 4, 300.0)]
-    sizes += [
-        (2, 9, 8, 3, 1, 1.0),
-        (2, 6, 6, 3, 4, 1.0),
-        (1, 4, 45, 3, 8, 1.0),
-        (2, 3, 5, 4, 7, 1.0),
-        (2, 1, 7, 4, 3, 1.0),
-    ]
+    sizes = [(1, 3, 5, 2, 2, 1.0), (2, 5, 7, 4, 3, 1.0), (3, 2, 6, 5, 6, 1.0), (2, 4, 9, 3, 4, 300.0),
+             (2, 9, 8, 3, 1, 1.0), (2, 6, 6, 3, 4, 1.0), (1, 4, 45, 3, 8, 1.0), (2, 3, 5, 4, 7, 1.0)]  # fmt: skip
     cases = [
         Case(
             f"{T} queries, {S} keys, chunk={chunk}{', scores up to hundreds' if size > 1 else ''}",
@@ -357,37 +336,17 @@ def _chunk_cases() -> list[Case]:
     return [*cases, low, Case(_MANY, (q, k, v, 64))]
 
 
-def _many_keys() -> Case:
-    q, k, v = (normal(1, n, 1, seed=seed) for seed, n in enumerate((128, 32_768, 32_768)))
-    return Case("128 queries, 32768 keys, chunk=64", (q, k, v, 64))
-
-
 def _observe_chunks(work: Any, case: Case) -> Result:
-    """As :func:`call`; and whether the table of all weights was ever made, or is kept in pieces."""
-    q, k, _, chunk = case.args
-    if case.label == _MANY:
-        return {"what is in memory at once": at_once(lambda: work(*copied(case.args)), 48 * 768)}
-    with Operations() as operations:
+    """As :func:`call`; and whether the table of all weights was ever made."""
+    with TorchCalls() as calls:
         observed = call(work, case)
-    keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
-    tables = []
-    for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
-        if queries == keys:  # then both axes tell
-            found = shape[-2:] == (keys, keys)
-        else:
-            found = keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:])
-        if chunk > 1:  # else there may be as many chunks as keys
-            found = found or shape in ((keys,), (keys, queries))  # of one query, or of one image
-        # Between a chunk and all: told from other tables by its axis of queries.
-        if len(shape) > 1 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
-            found = True
-        if found:
-            tables.append(shape)
-    # Queries, keys, width and batch all differ, so that nothing else has these lengths.
-    tables += [shape for _, shape in operations.seen if shape[-2:] in ((queries, keys), (keys, queries))]
-    if keys > chunk and tables:
-        said = f"there is a tensor of shape {tables[0]}: take {chunk} keys at a time"
-        raise Fault(f"{said}, and keep no more of them than three things for each query")
+    q, k, *_ = case.args
+    # With many keys nothing else has as many numbers.
+    if case.label == _MANY and (shape := calls.shape_of(q.shape[1] * k.shape[1])):
+        raise Fault(
+            f"there is a tensor of shape {shape}, as large as the table of all weights: take chunk keys at a time, and "
+            "keep no more of them than three things for each query"
+        )
     return observed
 
 
@@ -427,14 +386,17 @@ ATTENTION_IN_CHUNKS = Exercise(
     takes="fn(q, k, v, chunk): attention's output (B, T, d), with chunk keys at a time",
     right=_chunks(),
     cases=_chunk_cases,
-    large=_many_keys,
     observe=_observe_chunks,
-    explain=_large_scores_alone,
     forbidden=("scaled_dot_product",),
     tolerance=1e-4,
     mistakes=(
         *section(
             _OVERFLOW,
+            (
+                "e to the power of scores as they are",
+                "e to the power of some hundreds is infinite. Subtract the largest score so far of each query first.",
+                lambda q, k, v, chunk: _attend(weigh=_powers)(q, k, v)[0],
+            ),
             (
                 "old sums left under an old maximum",
                 "When a chunk brings a larger score, what you have summed so far was divided by another power of e:"

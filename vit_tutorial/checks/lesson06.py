@@ -5,92 +5,87 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.checks.chance import spread
-from vit_tutorial.checks.compare import as_number, differs, kind, off
-from vit_tutorial.checks.harness import (
+from vit_tutorial.checks.engine import (
+    ARGUMENTS,
     Case,
     Exercise,
     Fault,
-    Hashed,
     Mistake,
+    ModelSnapshot,
+    Question,
     Result,
     Words,
-    answers,
-    as_left,
+    as_number,
     built,
-    copied,
+    changed_arguments,
     layer,
     normal,
-    of_its_own,
+    pencil,
     random_weights,
     section,
+    share_no_parameter,
+    variant,
 )
-from vit_tutorial.checks.snapshot import ModelSnapshot
 from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
-_TERMS = "Parameters, term by term"
-
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-NUMBERS = {
-    "tokens": Hashed("80b781906b"),
-    "E": Hashed("4377d2f6bf"),
-    "the rest of Eq. 1": Hashed("766266c804"),
-    "attention": Hashed("fb3e785379"),
-    "products": Hashed("cf6674189d"),
-    "first loss": Hashed("9e48445baa@0.01+0.00758509"),
-}
 
-VIT_NUMBERS = Exercise(
-    name="vit_numbers",
+VIT_NUMBERS = pencil(
+    "vit_numbers",
     lesson="06",
     points=3,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
-    tolerance=0.002,  # 2.31 is not log 10 rounded
-    secret=True,
-    advice={
-        "tokens": "Count the rows of patches and the patches in a row; one token comes on top.",
-        "E": "E takes the numbers of one patch, of all channels, to D numbers, and has a bias.",
-        "the rest of Eq. 1": "The class token is one vector, and each token (it is one, too) has a position.",
-        "attention": "Four matrices from D to D, each with a bias; the number of heads changes nothing.",
-        "products": "Each of T queries meets each of T keys, over D numbers in all heads together; then the same again "
-        "with the values.",
-        "first loss": "All K classes have the same probability: minus its natural logarithm.",
-    },
-    mistakes=(
-        *section(
+    tolerance=0.002,
+    questions={
+        "tokens": Question(
+            25,
+            "Count the rows of patches and the patches in a row; one token comes on top.",
             "1 · Four equations, four lines",
-            (
-                "a class token forgotten",
-                "24 patches make T = 25 tokens. The class token has D numbers, and a position like all others.",
-                {"tokens": 24, "the rest of Eq. 1": 24 * 16, "products": 2 * 24 * 24 * 16},
-            ),
+            {
+                24: "a class token forgotten. 24 patches make T = 25 tokens. The class token has D numbers, and a "
+                "position like all others."
+            },
         ),
-        *section(
-            _TERMS,
-            (
-                "one row too few",
-                "Positions are T × D numbers, the class token is D more.",
-                {"the rest of Eq. 1": 25 * 16},
-            ),
+        "E": Question(3088, "E takes the numbers of one patch, of all channels, to D numbers, and has a bias."),
+        "the rest of Eq. 1": Question(
+            416,
+            "The class token is one vector, and each token (it is one, too) has a position.",
+            "1 · Four equations, four lines",
+            {
+                384: "a class token forgotten. 24 patches make T = 25 tokens. The class token has D numbers, and a "
+                "position like all others.",
+                400: "one row too few. Positions are T × D numbers, the class token is D more.",
+            },
         ),
-        *section(
+        "attention": Question(
+            1088, "Four matrices from D to D, each with a bias; the number of heads changes nothing."
+        ),
+        "products": Question(
+            20000,
+            "Each of T queries meets each of T keys, over D numbers in all heads together; then the same again "
+            "with the values.",
+            "1 · Four equations, four lines",
+            {
+                18432: "a class token forgotten. 24 patches make T = 25 tokens. The class token has D numbers, and a "
+                "position like all others."
+            },
+        ),
+        "first loss": Question(
+            2.303,
+            "All K classes have the same probability: minus its natural logarithm.",
             "The first loss is log K",
-            ("a first loss of 0", "A loss of 0 would mean sure and right.", {"first loss": 0}),
+            {0: "a first loss of 0. A loss of 0 would mean sure and right."},
         ),
-    ),
+    },
 )
 
 
@@ -101,65 +96,35 @@ FIELDS = ("image_size", "patch_size", "in_channels", "num_classes", "dim", "dept
 
 
 class _Model(ViT):
-    """The package's model, built from nine arguments."""
+    """The package's model, built from nine arguments, in steps that a variant replaces by wrong ones."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(ViTConfig(**dict(zip(FIELDS, arguments, strict=True))))
 
-
-class _NoNorm(_Model):
     def forward(self, images: Tensor) -> Tensor:
-        z: Tensor = self.blocks(self.embed(images))
-        return self.head(z.mean(dim=1) if self.config.pool == "mean" else z[:, 0])
+        return self.head(self.pooled(self.normed(self.blocks(self.embed(images)))))
+
+    def normed(self, z: Tensor) -> Tensor:
+        return self.norm(z)
+
+    def pooled(self, z: Tensor) -> Tensor:
+        return z.mean(dim=1) if self.config.pool == "mean" else z[:, 0]
 
 
 def _observe_model(work: Any, case: Case) -> Result:
-    """As :func:`layer`; whether blocks hide in a list, and in cases of their own how it starts and how it trains."""
+    """As :func:`layer`; and in a case of its own how a new model starts."""
+    if not case.label.startswith(NEW):
+        return layer(work, case, _others(case.weights), differentiable=False)
     module = built(work, case)
-    if hidden := _hidden(module):
-        return {"where its modules are": Words(hidden)}
-    if any(name.endswith("cls_token") for name, _ in module.named_parameters()) and case.build[-1] == "mean":
-        return {"where its modules are": _SEEN, "a class token with pool='mean'": Words("there")}
-    sound: Result = {"where its modules are": _SEEN, "a class token with pool='mean'": Words("not there")}
-    if case.label.startswith(NEW):
-        torch.default_generator.manual_seed(271)
-        another = work(*case.build)
-        of_its_own(module, another)
-        return sound | _start(module, another, case) | {"torch's seed": _seed(271)}
-    if case.label == TRAINING:
-        layer(lambda *_: module, case, _others(case.weights), differentiable=False)
-        answers = [module.train()(*case.args) for _ in range(2)]
-        trains = module.training
-        steady, fixed = torch.equal(*answers), torch.equal(answers[0], module.eval()(*case.args))
-        kept = trains and not module.training
-        return sound | {
-            "its answer in training mode": Words(
-                "another one in each call" if not steady else "as in evaluation mode" if fixed else "another one"
-            ),
-            "its mode after a call": Words(
-                "as before" if kept else "another one: is there train() or eval() in forward?"
-            ),
-        }
-    return sound | layer(lambda *_: module, case, _others(case.weights), differentiable=False)
-
-
-def _seed(before: int) -> Words:
-    kept = torch.initial_seed() == before
-    return Words("as it was" if kept else "set by your code, for everyone")
-
-
-_SEEN = Words("where torch sees them")
-
-
-def _hidden(module: nn.Module) -> str:
-    """Where modules are kept that torch doesn't see, or ""."""
-    known = {id(part) for part in module.modules()}
-    for part in module.modules():
-        for name, value in vars(part).items():
-            inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-            if name != "_modules" and any(isinstance(x, nn.Module) and id(x) not in known for x in inside):
-                return f"in part a plain Python {type(value).__name__}"
-    return ""
+    share_no_parameter(module, work(*case.build))
+    answer = module.eval()(*case.args)
+    first = [p for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
+    alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
+    return {
+        "the shape of a new model's answer": tuple(answer.shape),
+        "a new model's answer": Words("not all zeros" if answer.any() else "all zeros"),
+        "how a new model's blocks start": Words("alike in two of them" if alike else "different"),
+    }
 
 
 def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
@@ -174,57 +139,6 @@ def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
     return found
 
 
-def _start(module: nn.Module, another: nn.Module, case: Case) -> Result:
-    logits, shape = module.eval()(*case.args), (len(case.args[0]), case.build[3])
-    if not isinstance(logits, Tensor) or logits.shape != shape:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise Fault(f"the logits must be (B, K) = {shape}, got {got}")
-    parameters = [p for name, p in module.named_parameters() if name.split(".")[0] in ("embed", "blocks")]
-    rest = any(p.ndim > 1 and p.any() for p in parameters)
-    found: Result = {
-        "a new model's answer": Words("not all zeros" if logits.any() else "all zeros"),
-        "what is zero beside the head": Words("nothing else has to be" if rest else "all matrices of embed and blocks"),
-    }
-    return found | {"the start of embed and blocks": Words(_kept_start(module, another, case))} if rest else found
-
-
-@functools.cache
-def _usual_start(build: tuple[Any, ...]) -> dict[str, float]:
-    """The standard deviation of each matrix of new parts: where grading runs, there is no ViT of the package's."""
-    image_size, patch_size, channels, _, dim, depth, heads, mlp_dim, pool = build
-    embed = Embeddings(image_size, patch_size, channels, dim, class_token=pool == "cls")
-    blocks = nn.Sequential(*[EncoderBlock(dim, heads, mlp_dim) for _ in range(depth)])
-    parts = nn.ModuleDict({"embed": embed, "blocks": blocks})
-    return {name: p.detach().std().item() for name, p in parts.named_parameters() if p.ndim > 1}
-
-
-def _kept_start(module: nn.Module, another: nn.Module, case: Case) -> str:
-    """Whether embed and blocks start as their parts do, each block by its own draw, and another model by others."""
-    usual = _usual_start(case.build)
-    found = {name: p.detach() for name, p in module.named_parameters()}
-    for name, p in found.items():
-        if name.endswith("cls_token") and p.any():
-            return f"not that of its parts: {name} is zero everywhere in theirs, and not in yours"
-        if p.ndim == 1 and "norm" in name and name.endswith("weight") and (p != 1).any():
-            return f"not that of its parts: {name} is one everywhere in theirs, and not in yours"
-        if p.ndim == 1 and name.endswith("bias") and (p.abs() > 0.75).any():
-            return f"not that of its parts: {name} has numbers as large as {p.abs().max().item():.2g}"
-        if p.ndim > 1 and p.numel() >= 30 and usual.get(name):
-            ratio = p.std().item() / usual[name]
-            if not 0.35 < ratio < 2:  # the paper's start and torch's own are 0.52 apart in the second matrix of an MLP
-                return f"not that of its parts: the standard deviation of {name} is {ratio:.2g} times theirs"
-    matrices = [p for name, p in found.items() if p.ndim > 1 and ("mlp" in name or "attention" in name) and p.any()]
-    if matrices and spread(torch.cat([(p / p.std()).flatten() for p in matrices]))[2] > 2.4:
-        return "not that of its parts: the numbers of the blocks' matrices are not evenly spread, as theirs are"
-    first = [p for name, p in found.items() if name.endswith("mlp.fc1.weight")]
-    alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
-    if alike:
-        return "the same numbers in two blocks (is a seed set, or a block copied?)"
-    others = [p for name, p in another.named_parameters() if name.endswith("mlp.fc1.weight")]
-    seeded = bool(first) and all(map(torch.equal, first, others))
-    return "the same in two models (is a seed set?)" if seeded else "as its parts have it"
-
-
 @functools.cache
 def _weights(build: tuple[Any, ...], size: float = 1.0) -> dict[str, Tensor]:
     """Random weights; with a small ``size`` the tokens are so small that a norm's eps counts."""
@@ -234,8 +148,6 @@ def _weights(build: tuple[Any, ...], size: float = 1.0) -> dict[str, Tensor]:
 
 
 FAINT = "tokens so small that a norm's eps counts"
-TRAINING = "in training mode"
-DEEP = "depth 11"
 
 
 def _model_cases() -> list[Case]:
@@ -243,54 +155,34 @@ def _model_cases() -> list[Case]:
         ((4, 6), 2, 3, 5, 8, 3, 2, 12, "cls"),
         ((6, 4), (3, 2), 1, 3, 6, 2, 3, 10, "cls"),
         ((2, 8), (1, 4), 2, 7, 10, 3, 5, 6, "mean"),  # T = 4 tokens of width 10: no mean over another axis fits
+        ((1, 2), 1, 1, 2, 4, 11, 2, 3, "cls"),
     ]
     made = []
-    for B, build in zip((2, 1, 3), builds, strict=True):
+    for B, build in zip((2, 1, 3, 1), builds, strict=True):
         images = normal(B, build[2], *build[0])
         label = f"images {tuple(images.shape)}, depth {build[5]}, pool={build[8]!r}"
         made.append(Case(label, (images,), build, _weights(build)))
-    faint = ((2, 4), 2, 2, 4, 6, 2, 2, 10, "cls")
+    faint: tuple[Any, ...] = ((2, 4), 2, 2, 4, 6, 2, 2, 10, "cls")
     faint_mean = (*faint[:-1], "mean")
-    single = ((2, 2), 1, 1, 3, 6, 1, 2, 4, "cls")
-    deep = ((1, 2), 1, 1, 2, 4, 11, 2, 3, "cls")
     return [
         *made,
-        Case("depth 1", (normal(2, 1, 2, 2),), single, _weights(single)),
-        Case(DEEP, (normal(1, 1, 1, 2),), deep, _weights(deep)),
         Case(FAINT, (normal(3, 2, 2, 4, seed=5),), faint, _weights(faint, 1e-3)),
         Case(f"{FAINT}, pool='mean'", (normal(3, 2, 2, 4, seed=5),), faint_mean, _weights(faint_mean, 1e-3)),
-        Case(TRAINING, made[1].args, builds[1], made[1].weights),
         Case(NEW, made[1].args, builds[1]),
         Case(f"{NEW}, pool='mean'", made[2].args, builds[2]),
     ]
 
 
-def _about_the_model(compared: list[tuple[Case, Result, Result]]) -> str:
-    if all(case.label == DEEP for case, _, _ in compared):
-        return (
-            "It goes wrong with 11 blocks. Are some left out, or visited in another order? (Sorted as text, 10 comes "
-            "before 2.)"
-        )
-    if all(case.label.startswith(FAINT) for case, _, _ in compared):
-        return (
-            f"It goes wrong with {compared[0][0].label}. Is eps=1e-6 in the last norm, and in those of the blocks "
-            "(vt.EncoderBlock has it)?"
-        )
-    return ""
+class _AnotherEps(_Model):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.norm = nn.LayerNorm(self.config.dim)
 
 
-def _where_models_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """What all models that go wrong have in common: their pooling, or more than one block."""
-    if not off([row for row in compared if "result" in row[1]], VIT):
-        return ""  # it is how a model starts, or trains
-    wrong = [case.build for case, a, b in compared if differs(a, b, VIT)]
-    if all(build[-1] == "mean" for build in wrong):
-        return "All numbers tried with pool='cls' are right. For 'mean' the head reads the mean of all patches."
-    if all(build[-1] == "cls" for build in wrong):
-        return "All numbers tried with pool='mean' are right. For 'cls' the head reads the class token, row 0."
-    if all(build[5] > 1 for build in wrong):
-        return "All numbers tried with one block are right: look at the others, their order, and what is between them."
-    return ""
+class _OneHead(ViT):
+    def __init__(self, *arguments: Any) -> None:
+        config = ViTConfig(**dict(zip(FIELDS, arguments, strict=True)))
+        super().__init__(dataclasses.replace(config, num_heads=1))
 
 
 VIT = Exercise(
@@ -303,15 +195,20 @@ VIT = Exercise(
     cases=_model_cases,
     observe=_observe_model,
     forbidden=(ViT,),
-    explain=_about_the_model,
-    locate=_where_models_go_wrong,
     mistakes=section(
         "What goes wrong",
         (
             "the last norm forgotten",
             "Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: norm(z).",
-            _NoNorm,
+            variant(_Model, normed=lambda self, z: z),
         ),
+        (
+            "the mean of the tokens with pool='cls'",
+            "With a class token the head reads token 0 alone.",
+            variant(_Model, pooled=lambda self, z: z.mean(dim=1)),
+        ),
+        ("a last norm with another eps", "It is 1e-6, as in the blocks; nn.LayerNorm's own is 1e-5.", _AnotherEps),
+        ("one head in place of num_heads", "Hand num_heads on to each block.", _OneHead),
     ),
 )
 
@@ -323,21 +220,11 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
-def _observe_rates(work: Any, case: Case) -> Result:
+def _as_tensor(work: Any, case: Case) -> Result:
     """The rates as a tensor, however they are kept: a list, a tuple, a tensor, an array."""
-    given = work(*case.args)
-    if isinstance(given, (Tensor, np.ndarray)) or given is None:
-        return {"rates": given}
-    if isinstance(given, Iterator):
-        raise Fault(f"the result is {kind(given)}: make a list of it")
-    if isinstance(given, (Mapping, set, frozenset)):
-        raise Fault(f"returned {kind(given)}, expected the rates in the blocks' order: a list")
-    if not isinstance(given, Iterable):
-        raise Fault(f"returned {kind(given)}, expected a list with a rate for each block")
-    numbers = [as_number(rate) for rate in given]
-    if None in numbers:
-        raise Fault(f"rate {numbers.index(None)} is not a number: return a list of numbers")
-    return {"rates": torch.tensor(numbers, dtype=torch.float64)}
+    rates = work(*case.args)
+    numbers = [as_number(rate) for rate in rates] if isinstance(rates, (list, tuple)) else [None]
+    return {"rates": rates if None in numbers else torch.tensor(numbers, dtype=torch.float64)}
 
 
 DROP_PATH_RATES = Exercise(
@@ -350,8 +237,27 @@ DROP_PATH_RATES = Exercise(
         Case(f"depth={depth}, last={last}", (depth, last))
         for depth, last in [(4, 0.3), (18, 0.1), (2, 0.7), (1, 0.2), (3, 0.0), (18, 0.95)]
     ],
-    observe=_observe_rates,
+    observe=_as_tensor,
     tolerance=3e-7,
+    mistakes=section(
+        "6 · Stochastic depth",
+        (
+            "one rate for all blocks",
+            "The rate grows from 0 in equal steps, up to `last` in the last block.",
+            lambda depth, last: [last] * depth,
+        ),
+        (
+            "rates that don't reach `last`",
+            "The last of `depth` blocks has the rate `last`: divide by depth - 1.",
+            lambda depth, last: [last * i / depth for i in range(depth)],
+        ),
+        (
+            "rates that don't start at 0",
+            "The first block's rate is 0: i / (depth - 1).",
+            lambda depth, last: [last * (i + 1) / depth for i in range(depth)],
+        ),
+        lesson="05",
+    ),
 )
 
 
@@ -370,6 +276,7 @@ class _Sizes:
     L: int
     h: int
     M: int
+    class_tokens: int = 1
 
     @property
     def N(self) -> int:
@@ -377,12 +284,12 @@ class _Sizes:
 
     @property
     def T(self) -> int:
-        return self.N + 1
+        return self.N + self.class_tokens
 
 
 Terms = Mapping[str, Callable[[_Sizes], int]]
 _PARAMETERS: Terms = {
-    "embeddings": lambda s: (s.C * s.P**2 + 1) * s.D + s.D + s.T * s.D,
+    "embeddings": lambda s: (s.C * s.P**2 + 1) * s.D + s.class_tokens * s.D + s.T * s.D,
     "attention": lambda s: s.L * 4 * s.D * (s.D + 1),
     "mlp": lambda s: s.L * (s.M * (s.D + 1) + s.D * (s.M + 1)),
     "norms": lambda s: s.L * 4 * s.D + 2 * s.D,
@@ -397,11 +304,30 @@ _MACS: Terms = {
 }
 
 
-def _count(terms: Terms) -> Callable[..., dict[str, int]]:
-    def count(*sizes: Any) -> dict[str, int]:
-        return {name: term(_Sizes(*sizes)) for name, term in terms.items()}
+def _count(terms: Terms, change: Callable[[_Sizes], _Sizes] = lambda sizes: sizes) -> Callable[..., dict[str, int]]:
+    """The right count, or that of a model of other sizes."""
+    return lambda *sizes: {name: term(change(_Sizes(*sizes))) for name, term in terms.items()}
 
-    return count
+
+def _of_other_sizes(terms: Terms) -> tuple[Mistake, ...]:
+    return section(
+        "2 · Any size, counted",
+        (
+            "an image taken for a square",
+            "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
+            _count(terms, lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
+        ),
+        (
+            "an MLP of four times the width",
+            "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
+            _count(terms, lambda s: dataclasses.replace(s, M=4 * s.D)),
+        ),
+        (
+            "the class token forgotten",
+            "N patches make T = N + 1 tokens.",
+            _count(terms, lambda s: dataclasses.replace(s, class_tokens=0)),
+        ),
+    )
 
 
 def _terms(terms: Terms) -> Callable[[Any, Case], Result]:
@@ -412,7 +338,7 @@ def _terms(terms: Terms) -> Callable[[Any, Case], Result]:
         if given is None:
             raise Fault("the result is None: is the return missing?")
         if not isinstance(given, Mapping):
-            raise Fault(f"returned {kind(given)}, expected a dictionary with the keys {', '.join(terms)}")
+            raise Fault(f"returned {type(given).__name__}, expected a dictionary with the keys {', '.join(terms)}")
         if lost := [term for term in terms if term not in given]:
             raise Fault(f"there is no {lost[0]!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
         return {term: given[term] for term in terms}
@@ -430,69 +356,6 @@ def _count_cases() -> list[Case]:
     ]
 
 
-# What a count may be off by: in words, and as a number. The likelier one first, where two are equal.
-_TIMES: Mapping[str, Callable[[_Sizes], int]] = {
-    "": lambda s: 1,
-    "L": lambda s: s.L,
-    "h": lambda s: s.h,
-    "L · h": lambda s: s.L * s.h,
-    "T": lambda s: s.T,
-    "N": lambda s: s.N,
-    "L · T": lambda s: s.L * s.T,
-    "L · N": lambda s: s.L * s.N,
-    "2": lambda s: 2,
-    "3": lambda s: 3,
-    "4": lambda s: 4,
-}
-
-
-def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Each wrong term, and by what it is off."""
-    said = []
-    for term, right in compared[0][1].items() if compared else ():
-        numbers = [(_Sizes(*case.args), a[term], as_number(b[term])) for case, a, b in compared]
-        if not isinstance(right, int) or any(b is None for _, _, b in numbers) or all(a == b for _, a, b in numbers):
-            continue
-        said.append(f"{term!r} {_difference(numbers)}")
-    return " ".join(["Where it goes wrong:", *said]) if said else ""
-
-
-def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
-    right, yours = [a for _, a, _ in numbers], [b for _, _, b in numbers]
-    if not any(yours):
-        return "is 0."
-    for words, times in _TIMES.items():
-        factors = [times(s) for s, _, _ in numbers]
-        if yours == [a * n for a, n in zip(right, factors, strict=True)]:
-            return f"is {words} times too large."
-        if right == [b * n for b, n in zip(yours, factors, strict=True)]:
-            return f"is {words} times too small."
-    off = next(filter(None, (b - a for _, a, b in numbers)))
-    return f"is {abs(off)} too {'large' if off > 0 else 'small'} for the first model where it is wrong."
-
-
-def _taken_for_another(terms: Terms) -> tuple[Mistake, ...]:
-    """The mistakes of who counts for a model of other sizes."""
-
-    def count(change: Callable[[_Sizes], _Sizes]) -> Callable[..., dict[str, int]]:
-        return lambda *sizes: {name: term(change(_Sizes(*sizes))) for name, term in terms.items()}
-
-    return (
-        Mistake(
-            "an image taken for a square",
-            "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-            "2 · Any size, counted",
-            count(lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
-        ),
-        Mistake(
-            "an MLP of four times the width",
-            "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
-            "2 · Any size, counted",
-            count(lambda s: dataclasses.replace(s, M=4 * s.D)),
-        ),
-    )
-
-
 COUNT_PARAMETERS = Exercise(
     name="count_parameters",
     lesson="06",
@@ -504,8 +367,7 @@ COUNT_PARAMETERS = Exercise(
     observe=_terms(_PARAMETERS),
     tolerance=0.0,
     forbidden=(count_parameters,),
-    explain=_off_by,
-    mistakes=_taken_for_another(_PARAMETERS),
+    mistakes=_of_other_sizes(_PARAMETERS),
 )
 
 
@@ -520,8 +382,7 @@ COUNT_MACS = Exercise(
     observe=_terms(_MACS),
     tolerance=0.0,
     forbidden=(count_macs,),
-    explain=_off_by,
-    mistakes=_taken_for_another(_MACS),
+    mistakes=_of_other_sizes(_MACS),
 )
 
 
@@ -548,6 +409,7 @@ def _maps(
     enter: Callable[[_Parts, EncoderBlock, Tensor], Tensor] = lambda model, block, z: block.norm1(z),
     on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
     late: bool = False,
+    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:
     """Attention maps with another input of the queries, another way on, or a block late."""
 
@@ -558,7 +420,7 @@ def _maps(
             attention = block.attention
             qkv = attention.qkv(enter(model, block, z)).unflatten(-1, (3, attention.num_heads, -1))
             q, k, _ = qkv.permute(2, 0, 3, 1, 4)  # (B, h, T, d) each
-            maps.append((q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1))
+            maps.append((q @ k.mT / scale(q)).softmax(dim=-1))
             z = z if late else on(block, z)
         return maps
 
@@ -591,33 +453,15 @@ def _observe_maps(work: Any, case: Case) -> Result:
     """The maps; a tensor that holds all layers, or a dictionary of them in order, will do, too."""
     model, images = case.args
     lent = ModelSnapshot(model)
-    given = copied([images])
-    maps = _listed(work(model, *given))
-    modes = "training" if any(part.training for part in model.modules()) else "evaluation"
-    left = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
-    model.eval().zero_grad(set_to_none=True)
-    again = _listed(work(model, images.flip(-1)))
+    given = images.clone()
+    maps = work(model, given)
+    training = any(part.training for part in model.modules())
     return {
-        "maps": maps,
-        "the maps of a second call, for other images,": again,
+        "maps": list(maps.values()) if isinstance(maps, Mapping) else maps,
         "the model afterwards": lent.afterwards(),
-        "the model's mode afterwards": Words(modes),
-        "the model's gradients afterwards": Words(
-            f"there, of {left[0]}: don't call backward() here" if left else "none"
-        ),
-        "arguments": as_left(given, first=2),
+        "the model's mode afterwards": Words("training" if training else "evaluation"),
+        ARGUMENTS: changed_arguments([images], [given], first=2),
     }
-
-
-def _listed(maps: Any) -> Any:
-    """The maps of a dictionary in order; anything else as it is."""
-    if not isinstance(maps, Mapping):
-        return list(maps) if isinstance(maps, list) else maps  # which a later call may make longer
-    return [maps[layer] for layer in sorted(maps)] if _in_order(maps) else list(maps.values())
-
-
-def _in_order(maps: Mapping[Any, Any]) -> bool:
-    return all(isinstance(layer, int) for layer in maps)
 
 
 _LOOKS = "1 · Where the class token looks"
@@ -648,6 +492,7 @@ ATTENTION_MAPS = Exercise(
             "Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = block(z).",
             _maps(on=lambda block, z: z),
         ),
+        ("scores that are not divided by √d", "Divide them by √d, d = D / h.", _maps(scale=lambda q: 1.0)),
         lesson="08",
     ),
 )

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.compare import differs, equal, off
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout: attention through all layers"
@@ -26,16 +24,14 @@ SEEING_NUMBERS = pencil(
     points=3,
     questions={
         "patch": Question(
-            Hashed("656b3871e1 88f5e129a1", "tuple"),
+            (2, 3),
             "Token 0 is the class token. Divide the patch's number by the number of patches in a row: the whole part "
             "is its row, the rest its column.",
             _LOOKS,
-            {
-                (2, 4): "the place of patch 20. Token 0 is the class token, so token 20 is patch 19.",
-            },
+            {(2, 4): "the place of patch 20. Token 0 is the class token, so token 20 is patch 19."},
         ),
         "rollout": Question(
-            Hashed("3f9698cbb9@2e-05+1e-05 b159f29f64@2e-05+1e-05 91cf64086d@2e-05+1e-05", "list"),
+            [0.25, 0.5, 0.25],
             "Each factor is half attention, half identity. Row 0 of A₁ A₀ mixes the rows of A₀, by the numbers in "
             "row 0 of A₁.",
             _ROLLOUT,
@@ -47,22 +43,22 @@ SEEING_NUMBERS = pencil(
             },
         ),
         "relevance": Question(
-            Hashed("a736fa7f08@4e-05+2e-05 f80b6ab8e9@2e-05+1e-05 24daedfa34", "list"),
+            [1.2, 0.6, 0],
             "The identity's row, plus gradient × weight where that is positive, and 0 where it isn't.",
             _RELEVANCE,
             {
                 (1.2, 0.6, -2): "a relevance without the positive part. What speaks against the class is not kept: "
-                "negative products become 0.",
+                "negative products become 0."
             },
         ),
         "distance": Question(
-            Hashed("beb33ee7be"),
+            6,
             "Leave the class token out, divide the other three weights by their sum, and weigh the distances to the "
             "three patches (the first one's own is 0).",
             _HOLDS,
             {
                 4.8: "weights that do not sum to 1. Without the class token's share the other weights sum to 0.8. "
-                "Divide by that.",
+                "Divide by that."
             },
         ),
     },
@@ -100,6 +96,24 @@ CLASS_ATTENTION = Exercise(
     cases=_class_cases,
     observe=call,
     forbidden=(explain.class_attention,),
+    mistakes=section(
+        _LOOKS,
+        (
+            "who looks at the class token, in place of where it looks",
+            "Rows are queries: the class token's row is weights[..., 0, 1:]. You take its column.",
+            lambda weights, grid: weights[..., 1:, 0].unflatten(-1, grid),
+        ),
+        (
+            "rows and columns of the grid exchanged",
+            "The grid is (rows, columns), and patches go row by row.",
+            lambda weights, grid: weights[..., 0, 1:].unflatten(-1, grid[::-1]).mT,
+        ),
+        (
+            "the class token's own weight kept, and the last patch lost",
+            "Token 0 is the class token: the patches begin at 1.",
+            lambda weights, grid: weights[..., 0, :-1].unflatten(-1, grid),
+        ),
+    ),
 )
 
 
@@ -144,29 +158,6 @@ def _rollout_cases() -> list[Case]:
     ]
 
 
-def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it is wrong already where a single layer counts, only where several do, or for one way to join heads."""
-    label, one = "", list[bool]()
-    more: list[bool] = []
-    of_mean = [not differs(a, b, ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
-    if of_mean and all(of_mean):
-        return (
-            "All numbers tried with fusion='mean' are right. For 'max', take the largest weight over the heads, mix in "
-            "the identity, and then bring each row to a sum of 1, in each layer."
-        )
-    for case, right, theirs in compared:
-        single = len(case.args[0]) == 1 or ALONE in case.label
-        (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
-        label = case.label if single else label
-    of = f"a single layer counts, and your numbers are {'right' if one[0] else 'wrong'}"
-    if not one[0]:
-        said = "are all layers used, and what do you make of one layer's weights and heads?"
-        return f"With {label}, {of}: {said}"
-    if not any(more):
-        return f"With {label}, {of}: look at how the matrices of several are joined, and in which order."
-    return ""
-
-
 ROLLOUT = Exercise(
     name="rollout",
     lesson="08",
@@ -176,7 +167,6 @@ ROLLOUT = Exercise(
     cases=_rollout_cases,
     observe=call,
     forbidden=(explain.rollout,),
-    locate=_where_layers_go_wrong,
     mistakes=section(
         _ORDER,
         (
@@ -230,7 +220,6 @@ RELEVANCE_MATRIX = Exercise(
     right=explain.relevance_matrix,
     cases=_relevance_cases,
     observe=call,
-    locate=_where_layers_go_wrong,
     mistakes=section(
         _RELEVANCE,
         (
@@ -242,6 +231,16 @@ RELEVANCE_MATRIX = Exercise(
             "the positive part after the mean over heads",
             "First the positive part in each head, then the mean: otherwise one head's objection silences another.",
             _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
+        ),
+        (
+            "means over heads before the product",
+            "Multiply weights and gradients in each head, and take the mean last.",
+            _relevance(part=lambda g, w: (g.mean(dim=1) * w.mean(dim=1)).clamp(min=0)),
+        ),
+        (
+            "gradients in backward order",
+            "Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
+            lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
         ),
         (
             "a step that forgets what was there",
@@ -259,19 +258,6 @@ def _cosines(position: Tensor) -> Tensor:
     return explain.position_similarity(position)
 
 
-def _about_the_diagonal(compared: list[tuple[Case, Result, Result]]) -> str:
-    """A cosine with itself is 1: what isn't was not divided by both lengths."""
-    (case, _, theirs), *_ = off(compared, POSITION_SIMILARITY)
-    own = torch.as_tensor(theirs["result"]).diagonal(dim1=-2, dim2=-1)
-    if torch.allclose(own, torch.ones_like(own), atol=1e-5):
-        return f"The diagonal is 1, as it should be (with {case.label}). What else do you do with the positions?"
-    far = own.flatten()[(own - 1).abs().argmax()].item()
-    return (
-        "The cosine of a position with itself is 1, so the diagonal must be 1. In yours there is a "
-        f"{far:.6g} (with {case.label}): is each dot product divided by the lengths of both positions?"
-    )
-
-
 POSITION_SIMILARITY = Exercise(
     name="position_similarity",
     lesson="08",
@@ -283,7 +269,6 @@ POSITION_SIMILARITY = Exercise(
         for shape, std in [((1, 5, 4), 3.0), ((1, 7, 3), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
     ],
     observe=call,
-    locate=_about_the_diagonal,
     forbidden=(explain.position_similarity,),
 )
 
@@ -318,26 +303,6 @@ def _distance_cases() -> list[Case]:
     return [*made, Case("equal weights (2, 7, 7), grid (2, 3), patch_size=(4, 4)", (alike, (2, 3), (4, 4)))]
 
 
-def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """What all inputs that go wrong have in common."""
-    wrong = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)]
-    if all(case.args[2][0] != case.args[2][1] for case in wrong):
-        return (
-            "All numbers tried with square patches are right: a step down is a patch's height, patch_size[0], one "
-            "across its width."
-        )
-    if all("equal" not in case.label for case in wrong):
-        return (
-            f"Your numbers are right with {compared[-1][0].label}: look at the weights, at which of them you take, "
-            "what you divide them by, and along which axis."
-        )
-    if all(case.args[1][0] > 1 for case in wrong):
-        return "All numbers tried with patches in one row are right: look at what you do with several rows."
-    if all(case.args[1][1] > 1 for case in wrong):
-        return "All numbers tried with patches in one column are right: look at what you do with several columns."
-    return ""
-
-
 ATTENTION_DISTANCE = Exercise(
     name="attention_distance",
     lesson="08",
@@ -347,7 +312,6 @@ ATTENTION_DISTANCE = Exercise(
     cases=_distance_cases,
     observe=call,
     forbidden=(explain.attention_distance,),
-    locate=_where_distances_go_wrong,
     mistakes=section(
         _HOLDS,
         (

@@ -8,24 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import kind
-from vit_tutorial.checks.harness import (
+from vit_tutorial.checks.engine import (
+    ARGUMENTS,
     Case,
     Exercise,
     Fault,
-    Hashed,
+    Question,
     Result,
-    Words,
+    Row,
     call,
-    changed,
+    changed_arguments,
     copied,
+    kind,
     normal,
+    pencil,
     section,
 )
-from vit_tutorial.checks.pencil import Question, pencil
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
-
 _TURNED = "4 · A kernel that has to be transposed"
 _LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
 _PIXELS = "6 · What the file doesn't say"
@@ -39,26 +39,26 @@ CHECKPOINT_NUMBERS = pencil(
     tolerance=0.002,  # -1.203 is not -1.2, but a division by 256
     questions={
         "entries": Question(
-            Hashed("da61f127f1"),
+            68,
             "Two norms, qkv, projection and two layers of the MLP, each with weight and bias: one block. Then what "
             "stands before the blocks, and behind them.",
             "Check yourself",
             {
                 60: "the blocks alone. 5 · 12 = 60 are the blocks. Class token, positions, patch embedding, last "
-                "norm and head are in the file, too, the last three with weight and bias.",
+                "norm and head are in the file, too, the last three with weight and bias."
             },
         ),
         "left as they began": Question(
-            Hashed("cd285d99bd"),
+            8,
             "All entries but those of the blocks.",
             "strict=False.",
             {
                 0: "a model that is filled whole. strict=False means that no name has to fit: a tensor whose name "
-                "isn't found keeps the numbers it began with, and no error is raised.",
+                "isn't found keeps the numbers it began with, and no error is raised."
             },
         ),
         "row 3 of q": Question(
-            Hashed("9713aec933 a2cbf48524 06f4d94ffa dbbdda18dc 662847b87d a16707d4fd", "list"),
+            [110, 111, 112, 113, 114, 115],
             "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs 0 to 5.",
             _TURNED,
             {
@@ -69,26 +69,25 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "axes": Question(
-            Hashed("d26fd4112e d717cb32ff 91627fa46b 8422724cf8", "tuple"),
+            (3, 2, 0, 1),
             "torch's kernel is (D, C, height, width). For each of these four say which axis of (P, P, C, D) it is.",
             _TURNED,
             {
                 (2, 3, 0, 1): "inputs before outputs. torch keeps (out, in, height, width): the output's axis D, "
-                "which is Flax's last, comes first.",
+                "which is Flax's last, comes first."
             },
         ),
         "pixel": Question(
-            Hashed("632c3be079@0.004+0.002"),
+            -1.2,
             "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the standard deviation.",
             _PIXELS,
             {
                 (51 - 0.5) / 0.25: "a pixel between 0 and 255. The mean and standard deviation are of pixels between "
-                "0 and 1: divide by 255 before you subtract the mean.",
+                "0 and 1: divide by 255 before you subtract the mean."
             },
         ),
         "factor": Question(
-            Hashed("8dbc16b55a@0.004+0.0026"),
-            "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵).",
+            0.7086, "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵)."
         ),
     },
 )
@@ -129,7 +128,6 @@ FOR_RAW_PIXELS = Exercise(
     right=_raw(),
     cases=_raw_cases,
     observe=call,
-    forbidden=("vit_tutorial.*",),
     mistakes=section(
         _PIXELS,
         (
@@ -182,7 +180,6 @@ ATTENTION_FROM_FLAX = Exercise(
     "three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D)",
     right=_flax(),
     cases=_flax_cases,
-    forbidden=("vit_tutorial.*",),
     observe=call,
     mistakes=section(
         _TURNED,
@@ -191,6 +188,11 @@ ATTENTION_FROM_FLAX = Exercise(
             "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
             "transpose after flattening the heads.",
             _flax(turn=lambda t: t.flatten(1)),
+        ),
+        (
+            "heads in another order",
+            "The kernel is (D, h, d): flatten the last two axes as they are, so that head 0's d rows come first.",
+            _flax(turn=lambda t: t.transpose(1, 2).flatten(1).T),
         ),
     ),
 )
@@ -244,40 +246,25 @@ def _teacher_cases() -> list[Case]:
 
 def _contents(work: Any, case: Case) -> Result:
     checkpoint = copied(case.args)[0]
-    parts = {key: dict(part) if isinstance(part, dict) else part for key, part in checkpoint.items()}
     found = work(checkpoint)
-    if found is None:
-        raise Fault("the result is None: is the return missing?")
     if not isinstance(found, Mapping):
         raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
-    kept = {str(name): value for name, value in found.items()}
-    said = "changed" if not _same_parts(checkpoint, parts) else "as it was"
-    if said == "as it was" and changed([checkpoint], case.args):
-        said = "with other numbers in its tensors"
+    names = sorted(map(str, found))
     return {
-        "names": sorted(kept),
-        "tensors": [kept[name] for name in sorted(kept)],
-        "the given dictionary afterwards": Words(said),
+        "names": names,
+        "tensors": [found[name] for name in names],
+        ARGUMENTS: changed_arguments(case.args, [checkpoint]),
     }
 
 
-def _same_parts(now: Any, before: Any) -> bool:
-    """Whether a file's dictionaries hold the very things that they held."""
-    if not isinstance(before, dict):
-        return now is before
-    return list(now) == list(before) and all(_same_parts(now[key], before[key]) for key in before)
-
-
-def _about_a_state(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Which names are missing, and which are too many."""
-    for case, right, theirs in compared:
-        lost = [name for name in right["names"] if name not in theirs["names"]]
-        more = [name for name in theirs["names"] if name not in right["names"]]
-        said = [f"There is no {lost[0]} (missing: {len(lost)} of {len(right['names'])})."] if lost else []
-        said += [f"{more[0]} shouldn't be there (too many: {len(more)})."] if more else []
-        if said:
-            return f"{case.label}: {' '.join(said)}"
-    return ""
+def _about_a_state(wrong: list[Row]) -> str:
+    """Which names are missing, and which are too many, in the first file."""
+    case, right, theirs = wrong[0]
+    lost = [name for name in right["names"] if name not in theirs["names"]]
+    more = [name for name in theirs["names"] if name not in right["names"]]
+    said = [f"There is no {lost[0]} (missing: {len(lost)} of {len(right['names'])})."] if lost else []
+    said += [f"{more[0]} shouldn't be there (too many: {len(more)})."] if more else []
+    return f"{case.label}: {' '.join(said)}" if said else ""
 
 
 def _extract(who: str = "teacher") -> Callable[[Mapping[str, Any]], State]:
@@ -297,7 +284,6 @@ TEACHER = Exercise(
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
-    forbidden=("vit_tutorial.*",),
     explain=_about_a_state,
     mistakes=section(
         _LIBRARIES,
@@ -354,7 +340,6 @@ PREPARE = Exercise(
     takes="fn(pixels, mean, std): uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised",
     right=_prepare(),
     cases=_prepare_cases,
-    forbidden=("vit_tutorial.*",),
     observe=call,
     mistakes=(
         *section(
@@ -383,10 +368,7 @@ PREPARE = Exercise(
 
 def _head_cases() -> list[Case]:
     return [
-        Case(
-            f"K={K}, D={D}",
-            (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)),
-        )
+        Case(f"K={K}, D={D}", (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)))
         for K, D in [(3, 5), (5, 3), (7, 6), (6, 6), (1, 3)]  # no 2 or 4: a half would look like 1 / 2 or 1 / √4
     ]
 
@@ -402,6 +384,18 @@ JOINED_HEADS = Exercise(
     takes="fn(weight, bias, dist_weight, dist_bias): (K, D), (K,), twice -> (K, 2D) and (K,)",
     right=_joined,
     cases=_head_cases,
-    forbidden=("vit_tutorial.*",),
     observe=call,
+    mistakes=section(
+        _LIBRARIES,
+        (
+            "a sum in place of the mean",
+            "The teacher's answer is the mean of both heads: halve weights and biases.",
+            lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1), b + dist_b),
+        ),
+        (
+            "biases that are not halved",
+            "The mean of two heads halves their biases, too.",
+            lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, b + dist_b),
+        ),
+    ),
 )

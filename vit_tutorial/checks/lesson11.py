@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import off
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, call, normal, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
 from vit_tutorial.variants import positions as lesson
+from vit_tutorial.variants.modern import position_bias_index
 
 _HALVES = "1 · A table, or two halves"
 _WAYS = "2 · Offsets instead of places"
@@ -31,16 +28,16 @@ POSITION_NUMBERS = pencil(
     points=4,
     tolerance=0.001,  # ln 3 may be taken as 1.1
     questions={
-        "1-D": Question(Hashed("335bad5a1c"), "One vector of D numbers for each patch."),
+        "1-D": Question(48, "One vector of D numbers for each patch."),
         "2-D": Question(
-            Hashed("758f8a18d1"),
+            20,
             "A vector of D / 2 numbers for each row, and one for each column.",
             _HALVES,
             {40: "whole vectors for rows and columns. Each has half the width: D / 2 = 4 numbers."},
         ),
-        "sine-cosine": Question(Hashed("8064e11086"), "How many of its numbers does training change?"),
+        "sine-cosine": Question(0, "How many of its numbers does training change?"),
         "offsets": Question(
-            Hashed("9c7eb2711c"),
+            15,
             "Down, a patch can lie -1, 0 or 1 rows from another. And how many columns?",
             _WAYS,
             {
@@ -49,27 +46,24 @@ POSITION_NUMBERS = pencil(
                 "upwards is another offset.",
             },
         ),
-        "pairs": Question(
-            Hashed("89b98da693"),
-            "In each row, count the patches that have a neighbour to the right.",
-        ),
+        "pairs": Question(4, "In each row, count the patches that have a neighbour to the right."),
         "vector": Question(
-            Hashed("4310dcd7be 5b13b5142e c637a9929c 99f571812e", "list"),
+            [1, 2, 5, 6],
             "The row's half comes first, then the column's.",
             _HALVES,
             {(6, 8): "halves that are added. They are joined: the row's half, then the column's half."},
         ),
         "weights": Question(
-            Hashed("4d85bd6319@0.002+0.001 7ee3772fac@0.002+0.001", "list"),
+            [0.75, 0.25],
             "Add the bias to the scores, and take the softmax. e to the power of ln 3 is 3.",
             _AFTER,
             {
                 (0.5 + math.log(3), 0.5): "a bias added to the weights. Add the bias to the scores, before the "
-                "softmax: the weights must sum to 1.",
+                "softmax: the weights must sum to 1."
             },
         ),
         "biases": Question(
-            Hashed("bcabfc3bf3"),
+            180,
             "A number for each offset and each head; and each layer has its own.",
             _PLACES,
             {45: "biases of one layer. There are four layers, each with 15 · 3 biases of its own."},
@@ -103,45 +97,30 @@ TWO_D_POSITIONS = Exercise(
     cases=_half_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.GridPosition,),
+    mistakes=section(
+        _HALVES,
+        (
+            "the column's half first",
+            "The first D / 2 numbers are the row's.",
+            lambda row, column: _halves(row, column).roll(column.shape[1], -1),
+        ),
+        (
+            "patches counted down the columns",
+            "Patches go row by row: the column changes fastest.",
+            lambda row, column: _halves(row, column).unflatten(0, (len(row), -1)).transpose(0, 1).flatten(0, 1),
+        ),
+    ),
 )
 
 
 # ---- Offsets from patch to patch ---------------------------------------------------------------------------------
 
 
-def _numbered(work: Any, case: Case) -> Result:
-    """The offsets' numbers, which a call for another grid must leave as they are."""
-    observed = call(work, case)
-    found = observed["result"]
-    before = copy.deepcopy(found)
-    work((1, 2))
-    if isinstance(found, Tensor) and not torch.equal(found, before) and not before.isnan().any():
-        raise Fault("a call for another grid changes the result of the first: make a new tensor in each call")
-    return observed
-
-
-def _offsets_and_numbers(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """What one step down, and one to the right, adds to the numbers; or which offsets have none of their own."""
-    case, right, theirs = max(wrong, key=lambda row: min(row[0].args[0]) > 1)
-    (rows, columns), offsets, numbers = case.args[0], right["result"], torch.as_tensor(theirs["result"])
-    if numbers.shape != offsets.shape or numbers.is_floating_point() or min(rows, columns) < 2:
-        return ""
-    if torch.equal(numbers, offsets):  # they are kept in another form
-        return ""
-    pairs = len(torch.stack([offsets.flatten(), numbers.flatten()], dim=1).unique(dim=0))
-    if pairs > len(offsets.unique()):
-        return f"With {case.label} pairs of patches with the same offset get different numbers."
-    steps = {f"a step down adds {2 * columns - 1}": columns, "a step to the right adds 1": 1}
-    added = [int(numbers[0, patch] - numbers[0, 0]) for patch in steps.values()]
-    wanted = [int(offsets[0, patch] - offsets[0, 0]) for patch in steps.values()]
-    if said := [f"{words}, and in yours {a}" for words, a, b in zip(steps, added, wanted, strict=True) if a != b]:
-        return f"With {case.label}, from patch 0 {'; '.join(said)}."
-    i, j = (numbers != offsets).nonzero()[0].tolist()
-    down, along = j // columns - i // columns, j % columns - i % columns
-    return (
-        f"With {case.label} patch {j} lies {down} rows below patch {i} and {along} columns to the right of it: entry "
-        f"[{i}, {j}] is {offsets[i, j]}, and in yours {numbers[i, j]}."
-    )
+def _offsets(grid: tuple[int, int], a_row: int) -> Tensor:
+    """The offsets with another number of them in a row."""
+    rows, columns = (x.flatten() for x in torch.meshgrid(*map(torch.arange, grid), indexing="ij"))
+    down, right = rows - rows[:, None] + grid[0] - 1, columns - columns[:, None] + grid[1] - 1
+    return down * a_row + right
 
 
 OFFSET_INDEX = Exercise(
@@ -154,9 +133,37 @@ OFFSET_INDEX = Exercise(
         Case(f"{R} rows, {C} columns", ((R, C),))
         for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10), (1, 1), (23, 24))
     ],
-    observe=_numbered,
-    forbidden=("vit_tutorial.variants.modern.position_bias_index",),
-    explain=_offsets_and_numbers,
+    observe=call,
+    forbidden=(position_bias_index,),
+    mistakes=(
+        *section(
+            "The offset from j to i.",
+            (
+                "offsets from j to i",
+                "Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+                lambda grid: lesson.relative_position_index(grid).T,
+            ),
+        ),
+        *section(
+            "A list instead of a grid.",
+            (
+                "differences in the list of patches",
+                "The last patch of a row and the first of the next are neighbours in the list alone. Take rows and "
+                "columns apart first.",
+                lambda grid: (
+                    torch.arange(math.prod(grid)) - torch.arange(math.prod(grid))[:, None] + math.prod(grid) - 1
+                ),
+            ),
+        ),
+        *section(
+            _WAYS,
+            (
+                "a step down that counts too few",
+                "From one row of offsets to the next there are 2 · columns - 1 of them, not 2 · rows - 1.",
+                lambda grid: _offsets(grid, 2 * grid[0] - 1),
+            ),
+        ),
+    ),
 )
 
 
@@ -174,13 +181,6 @@ def _attend(
         return weights @ v, weights
 
     return biased_attention
-
-
-def _where_attention_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it is wrong already where the bias is zero."""
-    if not off(compared[-1:], BIASED_ATTENTION):
-        return "With a bias of zero your result is right. Is the bias added to the scores once they are divided by √d?"
-    return "It is wrong even with a bias of zero: look at q kᵀ, its division by √d, the softmax, and the values."
 
 
 def _attention_cases() -> list[Case]:
@@ -209,7 +209,6 @@ BIASED_ATTENTION = Exercise(
     right=_attend(),
     cases=_attention_cases,
     observe=call,
-    locate=_where_attention_goes_wrong,
     mistakes=section(
         _AFTER,
         (

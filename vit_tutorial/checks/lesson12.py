@@ -13,18 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.harness import (
-    Case,
-    Exercise,
-    Fault,
-    Forbidden,
-    Hashed,
-    Result,
-    call,
-    normal,
-    section,
-)
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Fault, Forbidden, Question, Result, call, normal, pencil, section
 
 _KNOWS = "1 · What a convolution knows"
 _MODELS = "2 · Three models"
@@ -43,36 +32,35 @@ BIAS_NUMBERS = pencil(
     points=4,
     questions={
         "convolution": Question(
-            Hashed("a7d11054e3"),
+            648,
             "A kernel of 3 × 3 for each pair of an input and an output channel.",
             _MODELS,
             {216: "one kernel for all input channels. Each output channel has a kernel for each of 3 input channels."},
         ),
         "patches": Question(
-            Hashed("f78b32a5e1"),
+            4608,
             "E takes all the numbers of a patch, and makes D of them.",
             _MODELS,
             {1536: "a patch of one channel. A patch has 4 · 4 pixels of 3 channels: 48 numbers."},
         ),
         "convolution's work": Question(
-            Hashed("db83dab921"),
-            "Each of its numbers is used once at each place of the map that comes out.",
+            663552, "Each of its numbers is used once at each place of the map that comes out."
         ),
-        "patches' work": Question(Hashed("111901fdad"), "Each number of E is used once for each patch."),
+        "patches' work": Question(294912, "Each number of E is used once for each patch."),
         "matrix": Question(
-            Hashed("40406cef94"),
+            100,
             "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are neighbours.",
             _KNOWS,
             {144: "nine numbers in each row. At the edge part of the kernel lies on the padding, which has no column."},
         ),
         "different": Question(
-            Hashed("1712fd712c"),
+            9,
             "All places use the same kernel.",
             _KNOWS,
             {100: "each entry as a number of its own. Every row has the same nine numbers, in other columns."},
         ),
         "field": Question(
-            Hashed("e6dd1080b3"),
+            11,
             "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
             _SEES,
             {
@@ -81,7 +69,7 @@ BIAS_NUMBERS = pencil(
                 17: "a layer's own stride counted. A stride acts on the layers after it.",
             },
         ),
-        "heads": Question(Hashed("cd666fc58b"), "One head for each place of the kernel."),
+        "heads": Question(25, "One head for each place of the kernel."),
     },
 )
 
@@ -105,6 +93,15 @@ def _conv_matrix(kernel: Tensor, size: Size) -> Tensor:
     return matrix
 
 
+def _conv_matrix_around(kernel: Tensor, size: Size) -> Tensor:
+    k, before = len(kernel), len(kernel) // 2
+    matrix = torch.zeros(math.prod(size), math.prod(size), dtype=kernel.dtype)
+    for y, x, i, j in itertools.product(range(size[0]), range(size[1]), range(k), range(k)):
+        to = (y + i - before) % size[0], (x + j - before) % size[1]
+        matrix[y * size[1] + x, to[0] * size[1] + to[1]] += kernel[i, j]
+    return matrix
+
+
 def _matrix_cases() -> list[Case]:
     sizes = [(3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6), (3, 1, 4), (5, 3, 2), (3, 1, 1), (3, 3, 3), (7, 2, 9),
              (9, 2, 3), (3, 2, 13)]  # fmt: skip
@@ -121,6 +118,25 @@ CONV_MATRIX = Exercise(
     cases=_matrix_cases,
     observe=call,
     tolerance=1e-6,  # the kernel's numbers are put into their places, as they are
+    mistakes=section(
+        _KNOWS,
+        (
+            "a kernel that is flipped",
+            "That is the convolution of the mathematicians. torch doesn't flip it: kernel[0, 0] meets the pixel above, "
+            "on the left.",
+            lambda kernel, size: _conv_matrix(kernel.flip(0, 1), size),
+        ),
+        (
+            "a kernel that is transposed",
+            "kernel[i, j]: i goes down, j to the right.",
+            lambda kernel, size: _conv_matrix(kernel.T, size),
+        ),
+        (
+            "a border that wraps around",
+            "A pixel outside of the image is 0: it has no column in the matrix.",
+            _conv_matrix_around,
+        ),
+    ),
 )
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Question, Result, call, equal, normal, pencil, section
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
@@ -30,38 +28,35 @@ MASKING_NUMBERS = pencil(
     tolerance=0.0003,  # 6.24 is near enough, 6.23 and 6.25 are not
     questions={
         "level": Question(
-            Hashed("d9ea9d2037"),
+            5,
             "8 times the value, rounded down.",
             _ASKED,
             {6: "a level that is rounded up. 8 · 0.7 = 5.6, and levels are rounded down."},
         ),
         "class": Question(
-            Hashed("72ea14819c"),
+            168,
             "Three levels first, then 64 times red, 8 times green, once blue.",
             _ASKED,
             {42: "blue counted most. The first channel counts most: 64 · red + 8 · green + blue."},
         ),
-        "mean colour": Question(Hashed("454cd23a72"), "The head returns a number for each class of one colour."),
-        "small patch": Question(Hashed("63facbc6dd"), "16 pixels, and for each a number for every class."),
-        "pixels": Question(Hashed("b430b25413"), "Each pixel of the patch, in each channel."),
+        "mean colour": Question(512, "The head returns a number for each class of one colour."),
+        "small patch": Question(8192, "16 pixels, and for each a number for every class."),
+        "pixels": Question(192, "Each pixel of the patch, in each channel."),
         "first loss": Question(
-            Hashed("871c60a0f8@0.004+0.000324625"),
+            6.2383,
             "Every class gets the same probability: minus the logarithm of it.",
             _LIVE,
             {9: "a logarithm to the base 2. 9 bits is right, but the loss uses the natural logarithm: ln 512."},
         ),
-        "masked": Question(
-            Hashed("6936e6828e"),
-            "First how many are chosen, then how many of these become the mask token.",
-        ),
+        "masked": Question(400, "First how many are chosen, then how many of these become the mask token."),
         "unchanged": Question(
-            Hashed("37fb68c9fe"),
+            550,
             "Those that weren't chosen, and those that were chosen and kept.",
             _SPOIL,
             {500: "only those that weren't chosen. 10 % of the chosen ones stay as they are, too."},
         ),
         "encoder": Question(
-            Hashed("7eecb225fa"),
+            5,
             "A quarter of the patches, and the class token.",
             _QUARTER,
             {
@@ -69,9 +64,9 @@ MASKING_NUMBERS = pencil(
                 17: "all tokens in the encoder. MAE's encoder gets the class token and the visible patches.",
             },
         ),
-        "decoder": Question(Hashed("d51371a730"), "All places are filled again."),
+        "decoder": Question(17, "All places are filled again."),
         "scores": Question(
-            Hashed("4451501d4b"),
+            25,
             "Every token in the encoder looks at every token.",
             _QUARTER,
             {
@@ -269,6 +264,22 @@ RESTORE = Exercise(
     cases=_back_cases,
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are put back as they are
+    mistakes=section(
+        "Tokens in another order.",
+        (
+            "mask tokens behind the visible ones",
+            "Only `hidden` says which places the tokens belong to. Put each visible token into its own place, and the "
+            "mask token into the others.",
+            lambda visible, hidden, mask_token: torch.cat(
+                [visible, mask_token.expand(len(visible), hidden.shape[1] - visible.shape[1], -1)], dim=1
+            ),
+        ),
+        (
+            "visible and hidden places exchanged",
+            "hidden is True where a patch was hidden: there stands the mask token.",
+            lambda visible, hidden, mask_token: lesson.restore(visible, ~hidden, mask_token),
+        ),
+    ),
 )
 
 

@@ -9,9 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import as_number, difference
-from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, call, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.analysis import scaling
+from vit_tutorial.checks.engine import (
+    SECOND,
+    Case,
+    Exercise,
+    Fault,
+    Question,
+    Result,
+    as_number,
+    call,
+    difference,
+    pencil,
+    section,
+)
 
 _LAW = "1 · A law, with a pencil"
 _SURE = "2 · How sure is it?"
@@ -28,29 +39,29 @@ SCALING_NUMBERS = pencil(
     tolerance=0.001,
     questions={
         "loss": Question(
-            Hashed("377cd6d3e9"),
+            3,
             "The root of 9 is 3. Divide a by it, and add the floor.",
             _LAW,
             {2: "a law without its floor. 6 / √9 alone is 2. Add the floor of 1."},
         ),
-        "floor": Question(Hashed("448517922a"), "What is left of a · C^-b when C is very large?"),
+        "floor": Question(1, "What is left of a · C^-b when C is very large?"),
         "half": Question(
-            Hashed("643aefa4f0"),
+            4,
             "C^-1/2 is to become half of what it was.",
             _LAW,
             {
                 2: "twice the cost for half the loss. With b = 1/2, twice the cost divides by √2. What cost divides "
-                "by 2?",
+                "by 2?"
             },
         ),
         "cost": Question(
-            Hashed("c26041bbfb"),
+            144,
             "First take the floor off: what is to be left above it? Then solve 6 / √C for C.",
             _LAW,
             {16: "a cost for the whole loss. 16 solves 6 / √C = 1.5. Subtract the floor first: 0.5."},
         ),
         "exponent": Question(
-            Hashed("09f35282a3@0.002+0.001"),
+            0.5,
             "Take the floor off both losses. How many powers of ten lie between them, and how many between the costs?",
             _STRAIGHT,
             {
@@ -61,19 +72,19 @@ SCALING_NUMBERS = pencil(
             },
         ),
         "width": Question(
-            Hashed("4e5acb4534"),
+            4,
             "A matrix of D × D, or of D × M, has two sides, and both grow.",
             _WAYS,
             {2: "one side of the matrices. Both sides of each matrix double: 2 · 2."},
         ),
-        "tokens": Question(Hashed("67d53972df"), "224 / 16 patches in each direction, and the class token."),
+        "tokens": Question(197, "224 / 16 patches in each direction, and the class token."),
         "together": Question(
-            Hashed("bb80413633"),
+            27,
             "Three times the layers, and each has matrices of three times the width.",
             _TOGETHER,
             {9: "a factor of three too few. Width alone makes 9 times. There are three times the layers, too."},
         ),
-        "speed": Question(Hashed("25d3ddbb43"), "MACs an image times images a second."),
+        "speed": Question(100, "MACs an image times images a second."),
     },
 )
 
@@ -197,6 +208,14 @@ LAW_FROM_FLOOR = Exercise(
     cases=_floor_cases,
     observe=call,
     explain=_law_at_the_costs,
+    mistakes=section(
+        _STRAIGHT,
+        (
+            "a line without the floor",
+            "Take the floor off the loss before the logarithm: only what is above it falls as a power.",
+            lambda cost, loss, floor: _line(cost, loss, 0.0),
+        ),
+    ),
 )
 
 
@@ -253,7 +272,7 @@ FIT_LAW = Exercise(
     right=_fit,
     cases=_fit_cases,
     observe=call,
-    forbidden=("vit_tutorial.analysis.scaling.fit_law", "vit_tutorial.analysis.scaling.lines"),
+    forbidden=(scaling.fit_law,),
     explain=_law_at_the_costs,
 )
 
@@ -342,7 +361,7 @@ GROWN_SIZES = Exercise(
     right=_grow,
     cases=_grow_cases,
     observe=_as_a_dictionary,
-    forbidden=("vit_tutorial.analysis.scaling.grown",),
+    forbidden=(scaling.grown,),
     explain=_sizes,
 )
 

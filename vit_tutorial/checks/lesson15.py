@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad, silu
 
-from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Hashed, Result, call, normal, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Question, Result, call, normal, pencil, section
 from vit_tutorial.variants import modern
 
 _SCALE = "Layer scale"
@@ -30,24 +28,19 @@ MODERN_NUMBERS = pencil(
     tolerance=0.006,
     questions={
         "gated width": Question(
-            Hashed("b7a9be4a2f"),
+            128,
             "A plain MLP has two matrices of D · M numbers. How many such matrices has a gated one?",
             _GATED,
-            {
-                192: "a plain MLP's width. Gate, value and output are three matrices, not two: M gets smaller.",
-            },
+            {192: "a plain MLP's width. Gate, value and output are three matrices, not two: M gets smaller."},
         ),
         "tokens": Question(
-            Hashed("f7d35e24dc"),
+            145,
             "Count the patches: rows times columns. Then add what stands before them.",
             _REGISTERS,
             {141: "the registers forgotten. Registers are tokens: each goes through every block."},
         ),
         "rms": Question(
-            Hashed(
-                parts="ddac7fc282@0.012+0.00333333 5e88c70850@0.012+0.00866667 02fcd8711c 178a744be1@0.02+0.0166667",
-                kind="list",
-            ),
+            [0.333, -0.333, 1, 1.667],
             "Square the four numbers, take the mean of the squares and the root of it. Divide each number by that.",
             _RMS,
             {
@@ -57,21 +50,18 @@ MODERN_NUMBERS = pencil(
             },
         ),
         "rotated": Question(
-            Hashed("979fb25411 0d5e69c80b", "list"),
+            [-4, 3],
             "Rotated by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
             _ROTARY,
             {(4, -3): "a rotation the other way. The first number becomes a cos α - b sin α."},
         ),
         "layer scale": Question(
-            Hashed("f290e08870"),
+            9216,
             "A vector as long as a token for each branch. How many branches has a block?",
             _SCALE,
             {4608: "one vector a block. A block has two branches, attention and MLP, each with its own vector."},
         ),
-        "folded": Question(
-            Hashed("413fc5bb13 d00ab80b7d d51f68e025@0.018+0.015", "list"),
-            "γ (w · x + b) = (γ w) · x + γ b.",
-        ),
+        "folded": Question([1, 2, 1.5], "γ (w · x + b) = (γ w) · x + γ b."),
     },
 )
 
@@ -141,29 +131,6 @@ def _gated(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     return linear(silu(gate) * value, w2, b2)
 
 
-def _what_w2_gets(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it is wrong for small gates alone; else what the last layer should get, and what it gets."""
-    case, right, theirs = compared[-1]
-    if "large numbers" in case.label and equal(right["result"], theirs["result"], GATED_MLP):
-        said = "Is it another activation function near 0? The SiLU is x · sigmoid(x)"
-        return f"With {case.label}, your result is right, and most gates are far from 0. {said}."
-    # Where D is larger than M, what went into w2 can be found from what came out.
-    case, right, theirs = next(row for row in compared if row[0].args[3].shape[0] > row[0].args[3].shape[1])
-    x, w1, b1, w2, b2 = (one.double() for one in case.args)
-    behind = (torch.as_tensor(theirs["result"]) - b2).reshape(-1, len(b2)).T  # (D, tokens)
-    hidden = torch.linalg.lstsq(w2, behind).solution  # (M, tokens)
-    if equal(right["result"], theirs["result"], GATED_MLP) or not torch.allclose(w2 @ hidden, behind, atol=1e-4):
-        return ""
-    gates, values = (half.reshape(-1, w2.shape[1]) for half in _halves(linear(x, w1, b1)))
-    at = int((silu(gates) * values - hidden.T).abs().amax(dim=1).argmax())
-    gate, value, found = gates[at], values[at], hidden[:, at]
-    found = found.where(found.abs() > 1e-6 * found.abs().max(), 0.0)  # less is what dividing by w2 has left over
-    rows = (gate, value, silu(gate) * value, found)
-    first, second, wanted, got = (", ".join(f"{number:.3g}" for number in row.tolist()) for row in rows)
-    said = f"With {case.label}, for token {at}, the gate is {first}, the value {second}, so w2 gets {wanted}"
-    return f"{said}. If you apply w2 and b2 as agreed, yours gets {got}."
-
-
 GATED_MLP = Exercise(
     name="gated_mlp",
     lesson="15",
@@ -172,8 +139,20 @@ GATED_MLP = Exercise(
     right=_gated,
     cases=_gated_cases,
     observe=call,
-    locate=_what_w2_gets,
     forbidden=(modern.ModernMLP,),
+    mistakes=section(
+        _GATED,
+        (
+            "gate and value exchanged",
+            "The first M numbers are the gate, which goes through SiLU; the others are the value.",
+            lambda x, w1, b1, w2, b2: _gated(x, w1.roll(len(w1) // 2, 0), b1.roll(len(b1) // 2, 0), w2, b2),
+        ),
+        (
+            "a gate without SiLU",
+            "silu(gate) · value.",
+            lambda x, w1, b1, w2, b2: linear(torch.mul(*_halves(linear(x, w1, b1))), w2, b2),
+        ),
+    ),
 )
 
 
@@ -247,18 +226,10 @@ def _rotate(x: Tensor, angles: Tensor) -> Tensor:
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
-def _is_it_a_rotation(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether the pairs i and i + d / 2 keep their lengths."""
-    case, _, theirs = next(row for row in compared if not equal(row[1]["result"], row[2]["result"], ROTATE))
-    before, after = (torch.stack(_halves(x)).norm(dim=0) for x in (case.args[0], torch.as_tensor(theirs["result"])))
-    if torch.allclose(before, after, atol=1e-4):
-        return f"Each pair keeps its length, as in a rotation: look at the angles and signs (with {case.label})."
-    at = (before - after).abs().argmax()
-    a, b = before.flatten()[at].item(), after.flatten()[at].item()
-    return (
-        f"A rotation keeps the length of a pair, √(a² + b²), of numbers i and i + d / 2. One was {a:.6g} long, and in "
-        f"yours is {b:.6g} (with {case.label}): look at the pairs, the signs, cosine and sine."
-    )
+def _rotate_neighbours(x: Tensor, angles: Tensor) -> Tensor:
+    """The rotation of numbers 2i and 2i + 1."""
+    pairs = x.unflatten(-1, (-1, 2)).mT.flatten(-2)  # the first ones of all pairs, then the second ones
+    return _rotate(pairs, angles).unflatten(-1, (2, -1)).mT.flatten(-2)
 
 
 ROTATE = Exercise(
@@ -269,8 +240,31 @@ ROTATE = Exercise(
     right=_rotate,
     cases=_rotate_cases,
     observe=call,
-    locate=_is_it_a_rotation,
     forbidden=(modern.rotate,),
+    mistakes=section(
+        "Neighbours or halves.",
+        (
+            "neighbours in place of halves",
+            "Number i is paired with number i + d/2 here, not 2i with 2i + 1.",
+            _rotate_neighbours,
+        ),
+    )
+    + section(
+        _ROTARY,
+        (
+            "a turn the other way",
+            "a cos - b sin in the first half, b cos + a sin in the second.",
+            lambda x, angles: _rotate(x, -angles),
+        ),
+    )
+    + section(
+        "The class token rotated, too.",
+        (
+            "the first tokens rotated in place of the last",
+            "The class token comes first and has no place: the last N tokens are the patches.",
+            lambda x, angles: torch.cat([_rotate(x[..., : len(angles), :], angles), x[..., len(angles) :, :]], dim=-2),
+        ),
+    ),
 )
 
 
@@ -309,20 +303,6 @@ def _pooled(
     return attention_pool
 
 
-def _where_pooling_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether a single token, or a single head, comes out right."""
-    right = [equal(a["result"], b["result"], ATTENTION_POOL) for _, a, b in compared]
-    token = next(i for i, (case, _, _) in enumerate(compared) if case.args[0].shape[1] == 1)
-    head = next(i for i, (case, _, _) in enumerate(compared) if case.args[5] == 1)
-    if not right[token]:
-        said = "a single token's value is the answer, and yours is another: look at the values, heads and the end"
-    elif right[head]:
-        token, said = head, "a single head, it is right: look at how you cut heads, and what you divide scores by"
-    else:
-        said = "a single token, it is right: look at the scores, what they are divided by, and their softmax"
-    return f"With {compared[token][0].label}, {said}."
-
-
 ATTENTION_POOL = Exercise(
     name="attention_pool",
     lesson="15",
@@ -331,7 +311,6 @@ ATTENTION_POOL = Exercise(
     right=_pooled(),
     cases=_pool_cases,
     observe=call,
-    locate=_where_pooling_goes_wrong,
     forbidden=(modern.AttentionPool,),
     mistakes=section(
         _POOL,

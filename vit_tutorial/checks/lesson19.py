@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
-from vit_tutorial.checks.pencil import Question, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.variants import tokens as lesson
 
+_PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
 _BLOCKS = "1 · Attention, some keys at a time"
 _FEWER = "2 · Merge or drop"
 _SECONDS = "3 · Operations and seconds"
@@ -26,7 +26,7 @@ TOKEN_COSTS = pencil(
     tolerance=0.001,
     questions={
         "scores": Question(
-            Hashed("b04c91a1c2"),
+            40,
             "Each head has a score for each query and key, and each takes four bytes.",
             _BLOCKS,
             {
@@ -35,13 +35,13 @@ TOKEN_COSTS = pencil(
             },
         ),
         "blockwise": Question(
-            Hashed("5f99980d4c"),
+            2,
             "All queries, but only 50 keys at a time.",
             _BLOCKS,
             {0.1: "blocks of queries and of keys. Only the keys come in blocks: each block has all 1,000 queries."},
         ),
         "total": Question(
-            Hashed("a6a1390b7f@0.004+0.004"),
+            1.75,
             "The largest score changes from ln 4 to ln 8. What does each earlier term become?",
             _BLOCKS,
             {
@@ -51,19 +51,19 @@ TOKEN_COSTS = pencil(
             },
         ),
         "output": Question(
-            Hashed("ae74013286"),
+            6,
             "The weights are in the ratio 4 : 2 : 8.",
             _BLOCKS,
             {14 / 3: "the plain mean of the values. Weight them by 4, 2 and 8, and divide by 14."},
         ),
         "left": Question(
-            Hashed("16eee40d15"),
+            41,
             "Each of the 12 blocks takes 13 away.",
             _FEWER,
             {184: "one block's. Each of the 12 blocks takes 13 tokens away."},
         ),
         "weight": Question(
-            Hashed("b528fda515@0.002+0.001"),
+            0.75,
             "Adding ln 3 to a score multiplies its exp by 3.",
             _FEWER,
             {
@@ -73,15 +73,13 @@ TOKEN_COSTS = pencil(
             },
         ),
         "value": Question(
-            Hashed("26fb9c647c"),
+            3,
             "One of the two tokens is already the mean of three patches.",
             _FEWER,
-            {
-                4: "a mean that ignores sizes. The first token counts three times.",
-            },
+            {4: "a mean that ignores sizes. The first token counts three times."},
         ),
         "share": Question(
-            Hashed("604d93eea4@0.002+0.0005"),
+            0.4375,
             "One part grows as T, the other as T².",
             _SECONDS,
             {
@@ -142,7 +140,7 @@ ONLINE_SOFTMAX = Exercise(
     cases=_online_cases,
     observe=call,
     tolerance=1e-4,
-    forbidden=("vit_tutorial.*",),
+    forbidden=_PACKAGE,
     mistakes=section(
         _BLOCKS,
         (
@@ -198,7 +196,7 @@ BEST_PAIRS = Exercise(
     right=_pairs(),
     cases=_pair_cases,
     observe=call,
-    forbidden=("vit_tutorial.*",),
+    forbidden=_PACKAGE,
     mistakes=section(
         _FEWER,
         (
@@ -271,7 +269,7 @@ MERGE_PAIRS = Exercise(
     right=_merge(),
     cases=_merge_cases,
     observe=call,
-    forbidden=("vit_tutorial.*",),
+    forbidden=_PACKAGE,
     mistakes=section(
         _FEWER,
         (
@@ -313,14 +311,6 @@ def _proportional_cases() -> list[Case]:
     return [*made, Case("h=2, T=4, d=3, all sizes 1", (q, k, v, torch.ones(4)))]
 
 
-def _do_sizes_matter(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it is wrong already where all sizes are 1."""
-    case, right, theirs = compared[-1]
-    if equal(right["result"], theirs["result"], PROPORTIONAL_ATTENTION):
-        return f"With {case.label}, your result is right: look at what you make of the sizes, and at where it comes in."
-    return f"It is wrong even with {case.label}: look at q kᵀ, its division by √d, the softmax, and the values."
-
-
 PROPORTIONAL_ATTENTION = Exercise(
     name="proportional_attention",
     lesson="19",
@@ -329,8 +319,7 @@ PROPORTIONAL_ATTENTION = Exercise(
     right=_proportional(),
     cases=_proportional_cases,
     observe=call,
-    locate=_do_sizes_matter,
-    forbidden=("vit_tutorial.*",),
+    forbidden=_PACKAGE,
     mistakes=section(
         _FEWER,
         (
@@ -399,7 +388,7 @@ KEEP_MOST_ATTENDED = Exercise(
     right=_keep(),
     cases=_keep_cases,
     observe=call,
-    forbidden=("vit_tutorial.*",),
+    forbidden=_PACKAGE,
     mistakes=section(
         _FEWER,
         (

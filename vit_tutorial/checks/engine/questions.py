@@ -1,15 +1,16 @@
-"""Exercises with a pencil: questions, the right answers, advice, and what the likely wrong answers show."""
+"""Exercises with a pencil: questions, their answers, and what the likely wrong answers show."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vit_tutorial.checks.compare import flat
-from vit_tutorial.checks.declare import Case, Exercise, Hashed, Mistake, hashed
-from vit_tutorial.checks.observe import answers
+import numpy as np
+from torch import Tensor
+
+from vit_tutorial.checks.engine.compare import kind
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Result
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,14 @@ class Question:
     """One question.
 
     Args:
-        answer: the right one, from :func:`hide`.
+        answer: the right one: a number, or a list or tuple of numbers. Whole numbers must be met exactly.
         advice: what to say to a wrong answer that isn't one of the likely ones.
         reread: the section that explains the likely ones, as in :class:`Mistake`.
         wrong: the likely ones, {answer: text}. The text begins with the mistake's name, which fits after "It looks
             like", and goes on with sentences that explain it. Lists are written as tuples.
     """
 
-    answer: Hashed
+    answer: Any
     advice: str
     reread: str = ""
     wrong: Mapping[Any, str] = field(default_factory=dict)
@@ -48,33 +49,31 @@ def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question
         cases=lambda: [Case(key, (key,)) for key in questions],
         observe=answers,
         tolerance=tolerance,
-        secret=True,
         advice={key: question.advice for key, question in questions.items()},
         mistakes=tuple(mistakes),
     )
 
 
-def hide(exercise: str, question: str, answer: Any, within: float = 1e-5) -> Hashed:
-    """The right answer to a question, for a lesson's source: ``print(hide("patch_numbers", "patches", 6))``.
+def answers(work: Any, case: Case) -> Result:
+    """The answer to the question ``args[0]`` in the dictionary that ``work()`` returns, as plain numbers.
 
-    Args:
-        exercise: its name.
-        question: its key.
-        answer: a number, or a list or tuple of numbers. Whole ones must be met exactly.
-        within: how far off another number may be, relative to it, or to 1 if it is smaller.
+    Raises:
+        Fault: there is no dictionary, or no answer in it.
     """
-    parts = []
-    for place, number in enumerate(flat(answer)):
-        salt = f"{exercise}/{question}/{place}"
-        if isinstance(number, int):
-            parts.append(hashed(salt, number))
-            continue
-        allowed = within * max(1.0, abs(number))
-        unit = 10.0 ** math.floor(math.log10(allowed))
-        allowed = math.ceil(round(allowed / unit, 6)) * unit  # one digit: else the width would tell the number
-        start = (number - allowed) % (2 * allowed)
-        near = f"{2 * allowed:.6g}+{start:.6g}"
-        width, start = map(float, near.split("+"))
-        parts.append(f"{hashed(salt, math.floor((number - start) / width))}@{near}")
-    kind = type(answer).__name__ if isinstance(answer, (list, tuple)) else "number"
-    return Hashed(" ".join(parts), kind)
+    given = work() if callable(work) else work
+    if not isinstance(given, dict):
+        raise Fault(f"returned {kind(given)}, expected a dictionary of answers")
+    question = case.args[0]
+    if question not in given or given[question] is ...:
+        raise Fault(f"there is no answer for {question!r} yet")
+    return {question: _plain(given[question])}
+
+
+def _plain(answer: Any) -> Any:
+    """Numbers without their wrapping: an array, a tensor, a range, a list of tensors; a tuple stays one."""
+    if isinstance(answer, (np.ndarray, np.generic, Tensor)):
+        return answer.tolist()
+    if isinstance(answer, (tuple, list, range)):
+        parts = [_plain(part) for part in answer]
+        return tuple(parts) if isinstance(answer, tuple) else parts
+    return answer

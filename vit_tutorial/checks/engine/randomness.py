@@ -1,4 +1,4 @@
-"""Chance, tested as chance: is each draw a fresh one, and does it fall as often as it should?
+"""Whether random draws are fresh, and fall as often as they should.
 
 All bounds are so wide that a right work fails less than once in a million runs.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-SPREADS = 6.0  # how many standard deviations a share may be off: 2 in a billion
+DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a billion
 
 
 def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
@@ -28,12 +28,8 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
         if torch.initial_seed() != seed:
             return "tied to a seed that your code sets, for everybody (torch.manual_seed)"
     first, second = runs
-    if all(torch.equal(first[0], other) for other in first[1:]):
-        if torch.equal(first[0], second[0]):
-            return "the same as the one before, whatever the seed"
-        return "the same as the one before: random numbers are begun anew, or put back to where they were"
     if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
-        return "sometimes one that came before: each needs random numbers of its own"
+        return "the same as one before: each needs random numbers of its own"
     if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
         return "the same with another seed of torch, as from a generator with a fixed seed"
     return ""
@@ -41,7 +37,7 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
 
 def far(hits: int, draws: int, p: float) -> bool:
     """Whether ``hits`` out of independent ``draws`` of probability ``p`` can't be chance."""
-    return abs(hits - draws * p) > SPREADS * math.sqrt(draws * p * (1 - p)) + 1
+    return abs(hits - draws * p) > DEVIATIONS * math.sqrt(draws * p * (1 - p)) + 1
 
 
 def values(numbers: Tensor, digits: int) -> str:
@@ -50,12 +46,3 @@ def values(numbers: Tensor, digits: int) -> str:
     first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-3])
     found = [f"{round(number, digits) + 0.0:g}" for number in ordered[first].tolist()]
     return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
-
-
-def spread(numbers: Tensor) -> tuple[float, float, float]:
-    """Mean, standard deviation and kurtosis (3 for normal numbers, 1.8 for uniform ones)."""
-    x = numbers.detach().double().flatten()
-    std = x.std(correction=0)
-    if std == 0:
-        return x.mean().item(), 0.0, 0.0
-    return x.mean().item(), std.item(), (((x - x.mean()) / std) ** 4).mean().item()

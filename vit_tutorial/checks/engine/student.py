@@ -1,0 +1,56 @@
+"""The student's code in a sentence: what a work is called, and which line an error came through."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_LIBRARIES = (*map(Path, sysconfig.get_paths().values()), Path(torch.__file__).parent, Path(__file__).parents[2])
+
+
+def name_of(work: Any) -> str:
+    """What a function or class is called."""
+    return str(getattr(work, "__name__", type(work).__name__))
+
+
+def unwrapped(work: Any) -> Any:
+    """What stands behind partials, bound methods and decorators."""
+    while True:
+        if isinstance(work, functools.partial):
+            work = work.func
+        elif inspect.ismethod(work):
+            work = work.__func__
+        elif hasattr(work, "__wrapped__"):
+            work = work.__wrapped__
+        else:
+            return work
+
+
+def students_line(error: BaseException) -> str:
+    """The last line of the student's own code that an error came through, or "" for none."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    if not own:
+        return ""
+    frame = own[-1]
+    line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+    return f"in line {frame.lineno} of {frame.name}: {line}"
+
+
+def with_line(text: str, line: str) -> str:
+    """A sentence, and the student's line below it, if there is one."""
+    return f"{text}\n    {line}" if line else text
+
+
+@functools.cache
+def _is_library(filename: str) -> bool:
+    """Whether a file belongs to Python, an installed package or this one."""
+    if filename.startswith(("<frozen", "<string", "<__array_function__")):
+        return True
+    return any(Path(filename).is_relative_to(folder) for folder in _LIBRARIES)

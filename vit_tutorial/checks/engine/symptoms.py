@@ -1,0 +1,220 @@
+"""What a wrong result has to do with the right one, where no known mistake explains it.
+
+Each finder takes the right tensor and the student's, and says what it sees in a sentence, or "". The first one that
+sees something is reported. It says what is, never what may have been meant.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.checks.engine.compare import HALF, as_parts, as_tensor, differs
+from vit_tutorial.checks.engine.exercise import Exercise, Row
+
+Finder = Callable[[Tensor, Tensor, float], str]
+Pair = tuple[Tensor, Tensor, str]  # the right tensor, the student's, what the case is called
+
+
+def symptom(rows: list[Row], exercise: Exercise, others: bool = False) -> str:
+    """What holds of the student's results on the wrong inputs; ``others`` says that other inputs were right."""
+    name, pairs = _first_wrong_part(rows, exercise)
+    for finder in FINDERS:
+        found = [_tell(finder, *pair[:2], exercise.tolerance) for pair in pairs]
+        if not found or not found[0]:
+            continue
+        everywhere = len(set(found)) == 1 and not others
+        # Between any two single numbers there is a factor.
+        if finder is scaled and all(pair[0].numel() == 1 for pair in pairs) and (len(found) < 3 or not everywhere):
+            continue
+        said = found[0] if everywhere else f"{found[0]} (with {pairs[0][2]})"
+        return said if name == "result" else f"{name.rstrip(',')}: {said}"
+    return ""
+
+
+def _first_wrong_part(rows: list[Row], exercise: Exercise) -> tuple[str, list[Pair]]:
+    """The first tensor of the results that is wrong, by its name, on all inputs where it is wrong."""
+    found: dict[str, list[Pair]] = {}
+    for case, right, theirs in rows:
+        for name, expected in right.items():
+            if name.startswith("gradient of"):
+                continue
+            several = isinstance(expected, (tuple, list))
+            parts = as_parts(theirs.get(name), len(expected)) if several else [theirs.get(name)]
+            for index, (one, part) in enumerate(zip(expected if several else [expected], parts or [], strict=False)):
+                given = as_tensor(part)
+                if given is None or given.is_meta or given.is_complex() or given.dtype in HALF:
+                    continue
+                if isinstance(one, Tensor) and differs({name: one}, {name: part}, exercise):
+                    pair = (one.detach().double(), given.detach().double(), case.label)
+                    found.setdefault(f"{name}[{index}]" if several else name, []).append(pair)
+    return next(iter(found.items()), ("", []))
+
+
+def _tell(finder: Finder, right: Tensor, given: Tensor, tolerance: float) -> str:
+    usable = right.numel() and given.numel() and bool(right.isfinite().all())
+    if not usable or (given.shape != right.shape and finder not in OF_ANY_SHAPE):
+        return ""
+    # Of numbers that are right and of another kind nothing is said.
+    return "" if _same(given, right, tolerance) else finder(right, given, tolerance)
+
+
+def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
+    """Whether two tensors hold the same numbers, within a tolerance relative to the largest of y."""
+    if x.shape != y.shape or not y.isfinite().all():
+        return False
+    return bool(((x - y).abs() <= tolerance * max(1.0, y.abs().max().item())).all())
+
+
+# ---- The finders -------------------------------------------------------------------------------------------------
+
+
+def not_finite(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """Numbers that are nan or infinite."""
+    bad = ~given.isfinite()
+    if not bad.any():
+        return ""
+    kinds = " or ".join(["nan"] * bool(given.isnan().any()) + ["infinite"] * bool(given.isinf().any()))
+    if bool(bad.all()):
+        return (
+            f"All of your numbers are {kinds}. Is something divided by 0, is e raised to a power that is too large, or "
+            "is a root or a logarithm taken of a number for which there is none?"
+        )
+    where = _slices_that_hold(bad)
+    return f"{int(bad.sum())} of your {bad.numel()} numbers are {kinds}{', ' + where if where else ''}."
+
+
+def scaled(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """One factor for all numbers."""
+    if not right.any():
+        return ""
+    factor = ((given * right).sum() / (right * right).sum()).item()
+    if not math.isfinite(factor) or abs(factor) < tolerance or abs(factor - 1) < tolerance:
+        return ""
+    whole = all(bool((x == x.round()).all()) for x in (given, right))
+    if whole and factor != round(factor):  # labels and places: a factor is chance
+        return ""
+    left, change = (given - factor * right).abs(), ((factor - 1) * right).abs()
+    if not bool((left <= 3e-5 * change + 1e-6 * right.abs().max()).all()):
+        return ""
+    if abs(factor + 1) < tolerance:
+        return "Every number is right but for its sign."
+    return f"Every number is {factor:.4g} times the right one." if abs(factor - 1) > 0.01 else ""
+
+
+def permuted(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """The right numbers with axes in another order."""
+    if given.ndim != right.ndim or not 2 <= given.ndim <= 5:
+        return ""
+    for order in itertools.permutations(range(given.ndim)):
+        moved = [axis for axis, place in enumerate(order) if axis != place]
+        if not moved or not _same(given.permute(order), right, tolerance):
+            continue
+        if len(moved) == 2:
+            return f"Your numbers are right, but {_axes(moved)} are exchanged: transpose{tuple(moved)}."
+        return f"Your numbers are right, but the axes are in another order: permute{order} puts them right."
+    return ""
+
+
+def another_shape(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """The right numbers in another shape."""
+    if given.shape == right.shape or given.numel() != right.numel():
+        return ""
+    if _same(given.reshape(right.shape), right, tolerance):
+        return "Your numbers are right, and in the right order; only the shape isn't."
+    if _same(given.flatten().sort().values, right.flatten().sort().values, tolerance):
+        return "The right numbers are all there, but in another order and another shape."
+    return ""
+
+
+def too_long_or_short(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """Some slices too many or too few along one axis."""
+    if given.ndim != right.ndim:
+        return ""
+    apart = [axis for axis in range(given.ndim) if given.shape[axis] != right.shape[axis]]
+    if len(apart) != 1:
+        return ""
+    (axis,) = apart
+    long, brief = (given, right) if given.shape[axis] > right.shape[axis] else (right, given)
+    rest = long.shape[axis] - brief.shape[axis]
+    starts = [n for n in range(rest + 1) if _same(long.narrow(axis, n, brief.shape[axis]), brief, tolerance)]
+    if len(starts) != 1:  # of equal slices it can't be said which are missing
+        return ""
+    (start,) = starts
+    where = " and ".join([f"the first {start}"] * bool(start) + [f"the last {rest - start}"] * (rest > start))
+    if long is given:
+        return f"Along axis {axis}, {where} of yours are too many; the rest is right."
+    return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
+
+
+def shuffled(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """The right numbers in other places."""
+    theirs, ours = (x.flatten().sort().values for x in (given, right))
+    # Of many numbers that lie close together, each is near another one.
+    if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (given - right).abs().max():
+        return ""
+    within = []
+    for axis, n in enumerate(given.shape):
+        if 1 < n < given.numel():
+            theirs, ours = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (given, right))
+            if _same(theirs, ours, tolerance):
+                within.append(axis)
+    if not within:
+        return "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
+    return (
+        f"The right numbers are all there, and each index of {_axes(within)} has its own, but not all are in "
+        "their places."
+    )
+
+
+def partly_right(right: Tensor, given: Tensor, tolerance: float) -> str:
+    """All that is wrong is at some indices of one axis."""
+    apart, scale = (given - right).abs(), max(1.0, right.abs().max().item())
+    wrong = apart > tolerance * scale
+    nearly = (apart > 0.02 * tolerance * scale) & ~wrong  # which is not right
+    axis, bad = _telling_axis(wrong)
+    clean = torch.ones_like(wrong).index_fill_(axis, torch.tensor(bad, dtype=torch.int64), False)
+    if not bad or (nearly & clean).any():
+        return ""
+    return f"All that is wrong is at {_slices_that_hold(wrong)}; the rest is right."
+
+
+FINDERS: tuple[Finder, ...] = (
+    not_finite, scaled, permuted, another_shape, too_long_or_short, shuffled, partly_right
+)  # fmt: skip
+OF_ANY_SHAPE: tuple[Finder, ...] = (permuted, another_shape, too_long_or_short)
+
+
+# ---- Axes and indices --------------------------------------------------------------------------------------------
+
+
+def _axes(axes: list[int]) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]}"
+
+
+def _slices_that_hold(wrong: Tensor) -> str:
+    """Which indices of one axis hold all that is wrong, "" if no axis singles them out."""
+    axis, bad = _telling_axis(wrong)
+    return f"{_indices(bad, wrong.shape[axis])} along axis {axis} (of {wrong.shape[axis]})" if bad else ""
+
+
+def _telling_axis(wrong: Tensor) -> tuple[int, list[int]]:
+    """The axis of which the smallest share of indices holds all that is wrong, and those; no indices if all do."""
+    best: tuple[float, int, list[int]] = (1.0, 0, [])
+    for axis, n in enumerate(wrong.shape):
+        bad = wrong.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
+        if 0 < len(bad) < n and len(bad) / n < best[0]:
+            best = (len(bad) / n, axis, bad)
+    return best[1:]
+
+
+def _indices(bad: list[int], n: int) -> str:
+    if len(bad) == 1:
+        return f"index {bad[0]}" + (", the last" if bad[0] == n - 1 else ", the first" if bad[0] == 0 else "")
+    if bad == list(range(bad[0], bad[-1] + 1)):
+        return f"indices {bad[0]} to {bad[-1]}"
+    return f"indices {', '.join(map(str, bad[:8]))}{', …' if len(bad) > 8 else ''}"
