@@ -238,7 +238,7 @@ WRONG = {
         Wrong("the package's, inherited", type("Mine", (vt.Embeddings,), {}), "derives from it"),
     ],
     "sincos_positions": [
-        Wrong("y before x", waves("sin y, cos y, sin x, cos x"), "Your four blocks are sin y, cos y, sin x, cos x"),
+        Wrong("y before x", waves("sin y, cos y, sin x, cos x")),
         Wrong("no axis of images", lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
         Wrong("the package's own", lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own"),
     ],

@@ -254,13 +254,13 @@ WRONG = {
         Wrong("rounded", lambda depth, last: [round(x, 6) for x in rates_by_linspace(depth, last)], "depth=18"),
     ],
     "count_parameters": [
-        Wrong("no bias in E", by_parameters(embeddings=lambda s: s.C * s.P**2 * s.D + (s.T + 1) * s.D), "too small"),
-        Wrong("norms of a scale alone", by_parameters(norms=lambda s: (2 * s.L + 1) * s.D), "2 times too small"),
-        Wrong("each head", by_parameters(attention=lambda s: s.L * (3 * s.h + 1) * s.D * (s.D + 1)), "'attention'"),
+        Wrong("no bias in E", by_parameters(embeddings=lambda s: s.C * s.P**2 * s.D + (s.T + 1) * s.D)),
+        Wrong("norms of a scale alone", by_parameters(norms=lambda s: (2 * s.L + 1) * s.D)),
+        Wrong("each head", by_parameters(attention=lambda s: s.L * (3 * s.h + 1) * s.D * (s.D + 1))),
     ],
     "count_macs": [
-        Wrong("products in d", by_macs(products=lambda s: 2 * s.L * s.T**2 * (s.D // s.h)), "h times too small"),
-        Wrong("one block", by_macs(mlp=lambda s: 2 * s.T * s.D * s.M), "L times too small"),
+        Wrong("products in d", by_macs(products=lambda s: 2 * s.L * s.T**2 * (s.D // s.h))),
+        Wrong("one block", by_macs(mlp=lambda s: 2 * s.T * s.D * s.M)),
         Wrong("a key missing", lambda *sizes: {"head": macs_by_formula(*sizes)["head"]}, "there is no"),
     ],
     "attention_maps": [

@@ -267,11 +267,11 @@ WRONG = {
     ],
     "parameter_groups": [
         Wrong("the class token decays", by(lambda name, p: p.ndim > 1 and "position" not in name), "cls_token"),
-        Wrong("frozen ones without", without_decay_where_frozen, "and don't: stem.weight", "other way round"),
+        Wrong("frozen ones without", without_decay_where_frozen, "other way round"),
         Wrong("the package's", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
     ],
     "accuracy": [
-        Wrong("a percentage", measured(join=lambda h, n, _: 100 * torch.cat(h).sum().item() / n), "from 0 to 1"),
+        Wrong("a percentage", measured(join=lambda h, n, _: 100 * torch.cat(h).sum().item() / n)),
         Wrong("sigmoid", measured(answer=lambda logits: logits.sigmoid().argmax(1)), "logits in the thousands"),
         Wrong("images changed", darkens, "changed in place"),
     ],
