@@ -89,11 +89,6 @@ def test_points_are_those_of_the_notebooks():
         assert exercise.points == cell["metadata"]["nbgrader"]["points"], exercise.name
 
 
-def test_a_lessons_file_is_a_table():
-    for path in Path(checks.__file__).parent.glob("lesson*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path.name
-
-
 def test_the_cases_are_new_each_time():
     for exercise in CATALOGUE.values():
         for a, b in zip(exercise.cases(), exercise.cases(), strict=True):

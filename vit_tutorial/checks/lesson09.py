@@ -26,7 +26,7 @@ from vit_tutorial.checks.engine import (
 )
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
-_TURNED = "4 · A kernel that has to be transposed"
+_TURNED = "Not transposed, or in the wrong order."
 _LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
 _PIXELS = "6 · What the file doesn't say"
 
