@@ -225,7 +225,7 @@ def test_prints_are_kept_short():
 
     passed, text = hand_in("patchify", chatty)
     assert passed
-    assert "Your code printed 10010 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
+    assert "Your code printed 20020 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
     assert "line 5" not in text
 
 

@@ -219,7 +219,7 @@ def as_number(given: Any) -> Any:
     if isinstance(given, Decimal):  # which no float can be subtracted from
         return float(given)
     if isinstance(given, int) and abs(given) > 1e300:  # more than a float can hold
-        return math.copysign(math.inf, given)
+        return math.inf if given > 0 else -math.inf
     return given if isinstance(given, numeric.Number) and not isinstance(given, bool) else None
 
 
