@@ -267,7 +267,7 @@ WRONG = {
     ],
     "parameter_groups": [
         Wrong("the class token decays", by(lambda name, p: p.ndim > 1 and "position" not in name), "cls_token"),
-        Wrong("frozen ones without", without_decay_where_frozen, "other way round"),
+        Wrong("frozen ones without", without_decay_where_frozen),
         Wrong("the package's", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
     ],
     "accuracy": [
