@@ -1,17 +1,20 @@
 """Every Vision Transformer of timm and transformers, small and with random weights: equal to ours, or refused.
 
-    python benchmarks/families.py                   the counts, and benchmarks/families.csv: a row per model
-    python benchmarks/families.py --only deit       models whose family begins so; writes nothing
+    python benchmarks/families.py                   the counts, and benchmarks/families.csv: a model of each family
+    python benchmarks/families.py --only vit_reg    families whose name begins so; writes nothing
+    python benchmarks/families.py --every           each size of each family; writes nothing
     python benchmarks/families.py --folder FOLDER   a real one, as transformers or timm saved it: seconds, difference
 
-Each name of timm's ViT modules and each vision class of transformers is built with two blocks; every parameter is
-random, since zeros and ones would hide mistakes. ``vt.load``'s own steps follow: the facts off the live module, our
-model by a table of names, the proof. A case is *equal*, or *refused* with a sentence that says where the two differ
-first. A third outcome, other numbers without a word, there cannot be: it is the comparison that decides.
+A family of timm's is a name of its ViT modules without sizes; the first of each, and each class of transformers' for
+images, is built with two blocks. Every parameter is random, since zeros and ones would hide mistakes. ``vt.load``'s own
+steps follow: the facts off the live module, our model by a table of names, the proof. A case is *equal*, or *refused*
+with a sentence that says where the two differ first. A third outcome, other numbers without a word, there cannot be: it
+is the comparison that decides.
 """
 
 import argparse
 import csv
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +33,10 @@ MODULES = (
     "vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vision_transformer_hybrid",
     "vision_transformer_relpos", "vision_transformer_sam",
 )  # fmt: skip
+SIZE = re.compile(
+    r"_(tiny|small|base|large|huge|giant|gigantic|medium|mediumd|xsmall|wee|pwee|little|betwixt|so150m2?|so400m|giantopt"
+    r"|intern300m|[sml]?\d+|xxs\d+|xs\d+|7b|plus|patch\d+|huge_plus|small_plus|in\d+k)(?=_)"
+)
 TABLE = Path(__file__).with_name("families.csv")
 SIZES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
@@ -42,7 +49,7 @@ def of_timm() -> Iterator[Case]:
     """Library, family, name, how it is built, the adapter: of each model in timm's modules of ViTs."""
     for module in MODULES:
         for name in timm.list_models(module=module):
-            family = name.partition("_patch")[0].rstrip("0123456789")
+            family = re.sub(r"_+", "_", SIZE.sub("_", f"{name}_")).strip("_")
             yield "timm", family, name, lambda name=name: small(name), adapters.from_timm
 
 
@@ -58,7 +65,11 @@ def small(name: str) -> nn.Module:
 
 def of_transformers() -> Iterator[Case]:
     """Of each class of transformers' whose config has images in patches, by itself or in a part of it."""
-    mappings = (modeling_auto.MODEL_MAPPING_NAMES, modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
+    mappings = (
+        modeling_auto.MODEL_FOR_IMAGE_MAPPING_NAMES,
+        modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES,
+        modeling_auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES,
+    )
     for mapping in mappings:
         for kind, names in mapping.items():
             for name in (names,) if isinstance(names, str) else names:
@@ -127,21 +138,24 @@ def main() -> None:
     """Print a row for each family that has a model refused, then the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="families whose name begins so")
+    parser.add_argument("--every", action="store_true", help="each size of each family")
     parser.add_argument("--folder", help="load this one alone")
     args = parser.parse_args()
     if args.folder:
         return real(args.folder)
     transformers.logging.set_verbosity_error()
-    rows = []
+    rows, seen = [], set[tuple[str, str]]()
     for library, family, name, build, adapter in [*of_timm(), *of_transformers()]:
-        if family.startswith(args.only):
+        first = library == "transformers" or (library, family) not in seen
+        seen.add((library, family))
+        if family.startswith(args.only) and (first or args.every):
             result, why = outcome(build, adapter)
             rows.append({"library": library, "family": family, "model": name, "result": result, "why": why})
             print(f"{library:<13}{name:<52}{result:<10}{why[:120]}", flush=True)
     for library in ("timm", "transformers"):
         counts = Counter(row["result"] for row in rows if row["library"] == library)
         print(library, ", ".join(f"{count} {result}" for result, count in counts.most_common()))
-    if not args.only:
+    if not args.only and not args.every:
         with TABLE.open("w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             table.writeheader()
