@@ -15,7 +15,6 @@ from vit_tutorial.checks.engine import (
     Fault,
     Question,
     Result,
-    Row,
     call,
     changed_arguments,
     copied,
@@ -257,16 +256,6 @@ def _contents(work: Any, case: Case) -> Result:
     }
 
 
-def _about_a_state(wrong: list[Row]) -> str:
-    """Which names are missing, and which are too many, in the first file."""
-    case, right, theirs = wrong[0]
-    lost = [name for name in right["names"] if name not in theirs["names"]]
-    more = [name for name in theirs["names"] if name not in right["names"]]
-    said = [f"There is no {lost[0]} (missing: {len(lost)} of {len(right['names'])})."] if lost else []
-    said += [f"{more[0]} shouldn't be there (too many: {len(more)})."] if more else []
-    return f"{case.label}: {' '.join(said)}" if said else ""
-
-
 def _extract(who: str = "teacher") -> Callable[[Mapping[str, Any]], State]:
     def extract(checkpoint: Mapping[str, Any]) -> State:
         names = {name: name.removeprefix("module.") for name in checkpoint[who]}
@@ -284,7 +273,6 @@ TEACHER = Exercise(
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
-    explain=_about_a_state,
     mistakes=section(
         _LIBRARIES,
         (

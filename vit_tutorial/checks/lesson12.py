@@ -151,15 +151,6 @@ def _receptive_field(layers: Sequence[Layer]) -> int:
     return r
 
 
-def _terms(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """The sum of the first wrong input, term by term."""
-    layers, right = wrong[0][0].args[0], wrong[0][1]["result"]
-    float(wrong[0][2]["result"])  # if it isn't a number, the report says that it should be one
-    before = [math.prod(s for _, s in layers[:i]) for i in range(len(layers))]
-    terms = [f"{k - 1} · {pixels}" for (k, _), pixels in zip(layers, before, strict=True)]
-    return f"For {layers} the sum is {' + '.join(['1', *terms])} = {right}." if len(terms) > 1 else ""
-
-
 def _field_cases() -> list[Case]:
     asked: list[list[Layer]] = [
         [(3, 1), (3, 2), (3, 2)],
@@ -189,7 +180,6 @@ RECEPTIVE_FIELD = Exercise(
     cases=_field_cases,
     observe=call,
     tolerance=1e-9,  # pixels are counted
-    explain=_terms,
 )
 
 
@@ -268,10 +258,6 @@ def _fair_cases() -> list[Case]:
     ]
 
 
-def _mean_at(runs: list[Run], rate: float) -> float:
-    return _mean([run for run in runs if run["rate"] == rate], "held_out")
-
-
 def _mean(runs: Iterable[Run], key: str) -> float:
     return statistics.fmean(run[key] for run in runs)
 
@@ -318,27 +304,6 @@ def _of_each_model(work: Any, case: Case) -> Result:
     return found | {"arguments": result["arguments"]}
 
 
-def _what_is_chosen(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """The first rate that isn't the one to choose, with the means to choose by; or that the rates are right."""
-    for case, right, given in wrong:
-        for key, rate in right.items():
-            if not key.startswith("the rate of") or math.isclose(given[key], rate, rel_tol=1e-5):
-                continue
-            name = key.removeprefix("the rate of ").strip("'")
-            own = [run for run in case.args[0] if run["model"] == name]
-            means = {r: _mean_at(own, r) for r in {run["rate"] for run in own}}
-            if not any(math.isclose(given[key], r, rel_tol=1e-5) for r in means):
-                return f"{name!r} was never trained at the rate {given[key]:g} (with {case.label})."
-            listed = ", ".join(f"{r:g}: {mean:.6g}" for r, mean in sorted(means.items()))
-            chosen = f"You chose the rate {given[key]:g}."
-            return f"The means of held_out of {name!r} are {listed} (with {case.label}). {chosen}"
-    case, right, given = wrong[0]
-    if any(abs(given[key] - number) > 1e-3 for key, number in right.items() if "test" in key[:9]):
-        said = f"With {case.label} the rates are right, but not all accuracies"
-        return f"{said}. Return the mean of test over all seeds at the chosen rate."
-    return ""
-
-
 FAIR_COMPARISON = Exercise(
     name="fair_comparison",
     lesson="12",
@@ -348,7 +313,6 @@ FAIR_COMPARISON = Exercise(
     cases=_fair_cases,
     observe=_of_each_model,
     tolerance=1e-6,
-    explain=_what_is_chosen,
     mistakes=section(
         _RATE,
         (

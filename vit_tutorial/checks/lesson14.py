@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit_tutorial.analysis import scaling
 from vit_tutorial.checks.engine import (
-    SECOND,
+    ARGUMENTS,
     Case,
     Exercise,
     Fault,
@@ -19,7 +19,7 @@ from vit_tutorial.checks.engine import (
     Result,
     as_number,
     call,
-    difference,
+    changed_arguments,
     pencil,
     section,
 )
@@ -89,61 +89,6 @@ SCALING_NUMBERS = pencil(
 )
 
 
-Compared = list[tuple[Case, Result, Result]]
-
-
-def _law_at_the_costs(wrong: Compared) -> str:
-    """Which of a law's numbers are right; where none is, what the law says at the costs, and what the runs have."""
-    names = "abc"[: len(wrong[0][1]["result"])]
-    near = [
-        [not difference(a["result"][i], b["result"][i], "", LAW_FROM_FLOOR) for i in range(len(names))]
-        for _, a, b in wrong
-    ]
-    wrong = [row for row, same in zip(wrong, near, strict=True) if not all(same)]
-    if not wrong:  # only the second call is
-        return ""
-    right = [name for i, name in enumerate(names) if all(same[i] for same in near)]
-    if right:
-        others = ", ".join(name for name in names if name not in right)
-        return f"Right in each of your results: {', '.join(right)}. Not in each: {others}."
-    case, _, theirs = wrong[0]
-    cost, loss, third = case.args
-    a, b, c = (float(number) for number in (*theirs["result"], third)[:3])
-    law = a * cost**-b + c
-    said, had = (", ".join(f"{number:.4g}" for number in numbers[:4].tolist()) for numbers in (law, loss))
-    squares = (
-        ""
-        if len(names) == 2
-        else f" Its squared errors sum to {(law - loss).square().sum():.4g}{_the_least(wrong[0])}."
-    )
-    more = ", …" * (len(loss) > 4)
-    return f"Your numbers give losses of {said}{more}, where the runs have {had}{more} (with {case.label}).{squares}"
-
-
-def _the_least(row: tuple[Case, Result, Result]) -> str:
-    """The smallest sum of squared errors among all exponents; a law with another exponent may have a smaller one."""
-    (cost, loss, tried), (a, b, c), own = row[0].args, row[1]["result"], float(row[2]["result"][1])
-    if min(abs(own - float(one)) for one in tried) > 1e-6:
-        return f", but its b = {own:.4g} is none of the exponents to try"
-    return f", the best one's to {(a * cost**-b + c - loss).square().sum():.4g}, with b = {b:.4g}"
-
-
-def _sizes(compared: Compared) -> str:
-    """Says which sizes are wrong, missing or too many."""
-    case, a, b = compared[0]
-    right, yours = a["result"], b["result"]
-    if not isinstance(yours, dict):
-        return "The four sizes are wanted in a dictionary, as they were given."
-    if missing := [name for name in right if name not in yours]:
-        return f"There is no {missing[0]!r} in your dictionary (with {case.label})."
-    if strange := [name for name in yours if name not in right]:
-        return f"There is a {strange[0]!r} in your dictionary, which isn't asked for (with {case.label})."
-    apart = [name for name in right if as_number(yours[name]) != right[name]]
-    wrong = [f"{name} is {yours[name]!r} and should be {right[name]}" for name in apart]
-    others = "The others are right, but " if len(wrong) < len(right) else "No size is right: "
-    return f"{others}{'; '.join(wrong)} (with {case.label})." if wrong else ""
-
-
 # ---- A line through the logarithms -------------------------------------------------------------------------------
 
 
@@ -207,7 +152,6 @@ LAW_FROM_FLOOR = Exercise(
     right=_line,
     cases=_floor_cases,
     observe=call,
-    explain=_law_at_the_costs,
     mistakes=section(
         _STRAIGHT,
         (
@@ -273,7 +217,6 @@ FIT_LAW = Exercise(
     cases=_fit_cases,
     observe=call,
     forbidden=(scaling.fit_law,),
-    explain=_law_at_the_costs,
 )
 
 
@@ -315,31 +258,17 @@ def _grow_cases() -> list[Case]:
 
 
 def _as_a_dictionary(work: Any, case: Case) -> Result:
-    """What was called, with a dictionary of another class, such as an OrderedDict, as a plain one.
-
-    A second call gets all sizes doubled, in the same dictionary: nothing of the first may stay.
+    """As :func:`call`; a dictionary of another class, such as an OrderedDict, is as good as a plain one.
 
     Raises:
-        Fault: it is the dictionary that was given, or the second call changes what the first gave.
+        Fault: it is the dictionary that was given.
     """
-    given: list[Any] = []
-
-    def kept(sizes: Sizes, factor: float) -> Any:
-        given.append(sizes)
-        return work(sizes, factor)
-
-    result = call(kept, case)
-    new, as_it_was = result["result"], given[0] == case.args[0]
-    if new is given[0] and as_it_was:
+    given = dict(case.args[0])
+    new = work(given, case.args[1])
+    if new is given:
         raise Fault("it returns the dictionary that it was given: the caller may change one of them. Make a new one")
-    if not isinstance(new, Mapping):
-        return result
-    first = dict(new)
-    given[0].update({name: 2 * size for name, size in case.args[0].items()})
-    again = work(given[0], case.args[1])
-    if dict(new) != first and as_it_was:
-        raise Fault("a second call changes the dictionary that the first returned: make a new one in each call")
-    return result | {"result": _whole(first), SECOND: _whole(again) if isinstance(again, Mapping) else again}
+    observed = {"result": _whole(new) if isinstance(new, Mapping) else new}
+    return observed | {ARGUMENTS: changed_arguments(case.args[:1], [given])}
 
 
 def _whole(sizes: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -362,7 +291,6 @@ GROWN_SIZES = Exercise(
     cases=_grow_cases,
     observe=_as_a_dictionary,
     forbidden=(scaling.grown,),
-    explain=_sizes,
 )
 
 

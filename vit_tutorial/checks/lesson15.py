@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad, silu
 
-from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Question, Result, call, normal, pencil, section
+from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Question, call, normal, pencil, section
 from vit_tutorial.variants import modern
 
 _SCALE = "Layer scale"
@@ -172,25 +172,6 @@ def _angles(rows: int, columns: int, head_dim: int, temperature: float) -> Tenso
     return torch.cat([n // columns * f, n % columns * f], dim=1)  # (N, d/2)
 
 
-def _one_patch(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """The angles of the first wrong patch."""
-    case, right, theirs = wrong[0]
-    found, columns = torch.as_tensor(theirs["result"]), case.args[1]
-    if found.shape != right["result"].shape:
-        return ""
-    patch = int(((found - right["result"]).abs().amax(dim=1) > 1e-5).nonzero()[0])
-    wanted, yours = (
-        ", ".join(f"{angle:.4g}" for angle in x[patch, :8].tolist()) for x in (right["result"], found + 0.0)
-    )
-    more = ", …" if found.shape[1] > 8 else ""
-    if wanted == yours:
-        return ""
-    return (
-        f"Patch {patch} is in row {patch // columns} and column {patch % columns}: its angles are {wanted}{more}, and "
-        f"yours are {yours}{more} (with {case.label})."
-    )
-
-
 ROTARY_ANGLES = Exercise(
     name="rotary_angles",
     lesson="15",
@@ -199,7 +180,6 @@ ROTARY_ANGLES = Exercise(
     right=_angles,
     cases=_angle_cases,
     observe=call,
-    explain=_one_patch,
     tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
 )

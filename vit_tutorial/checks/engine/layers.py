@@ -114,7 +114,7 @@ def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]
     adopted: dict[str, Tensor] = {}
     names = {**{name: name for name in weights}, **aliases}
     for own, parameter in module.named_parameters():
-        fitting = _fitting(names, own)
+        fitting = _fitting(names, own) or _fitting(names, _numbered(module, own))
         if not fitting:
             raise Fault(f"the class has a parameter that the stub doesn't name: {own}; {agreed(weights)}")
         name = names[max(fitting, key=len)]
@@ -133,6 +133,18 @@ def _fitting(names: Container[str], own: str) -> list[str]:
     parts = own.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts)))
     return [end for end in ends if end in names]
+
+
+def _numbered(module: nn.Module, name: str) -> str:
+    """A parameter's name with numbers where a Sequential or a ModuleDict has names: blocks.first is blocks.0."""
+    *parts, last = name.split(".")
+    path = []
+    for part in parts:
+        children = [child for child, _ in module.named_children()]
+        inside = isinstance(module, (nn.Sequential, nn.ModuleDict))
+        path.append(str(children.index(part)) if inside else part)
+        module = module.get_submodule(part)
+    return ".".join([*path, last])
 
 
 def _holds(parameter: Tensor, agreed: Tensor) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -61,7 +60,7 @@ def by_parameter(groups: Any, model: nn.Module, key: str, missing: Any) -> Resul
     found: Result = {}
     for group in groups:
         params = [group["params"]] if isinstance(group["params"], Tensor) else group["params"]
-        if isinstance(params, (set, frozenset, str, Iterator)):
+        if isinstance(params, (set, frozenset, str)):
             raise Fault(f'"params" is {kind(params)}: make a list of parameters')
         for parameter in params:
             name = names.get(id(parameter))
