@@ -247,7 +247,15 @@ def _knn_cases() -> list[Case]:
         B = B[clear][:m]
         a = 211 * a if K == 10 else a  # a label is a name: it may be as large as you like
         made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}, labels to {int(a.max())}", (A, a, B, k)))
-    return made
+    return [*made, Case("two very near neighbours of five, and three far ones of another label", _far_ones())]
+
+
+def _far_ones() -> tuple[Tensor, Tensor, Tensor, int]:
+    """Three votes of cosine 0.1 count more than two of nearly 1, whatever weight nearness would give them."""
+    near, far = [[1.0, 0.1, 0.0, 0.0], [1.0, -0.1, 0.0, 0.0]], [[0.1, *row] for row in torch.eye(3).tolist()]
+    behind = [[-1.0, 0.2, 0.1, 0.3]] * 3
+    A = torch.tensor([near[0], far[0], near[1], far[1], far[2], *behind])
+    return A, torch.tensor([1, 0, 1, 0, 0, 0, 0, 0]), torch.tensor([[2.0, 0.0, 0.0, 0.0], [1.0, 0.01, 0.0, 0.0]]), 5
 
 
 KNN = Exercise(
@@ -313,11 +321,12 @@ def _task_cases() -> list[Case]:
 
 def _adapted(work: Any, case: Case) -> Result:
     state, *others = case.args
-    given = dict(state)
+    given, before = dict(state), {name: tensor.clone() for name, tensor in state.items()}
     found = work(given, *others)
     if not isinstance(found, Mapping):
         raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
     same = given.keys() == state.keys() and all(given[name] is state[name] for name in state)
+    same = same and all(torch.equal(state[name], before[name]) for name in state)
     kinds = [name for name in sorted(found) if name in state and found[name].dtype != state[name].dtype]
     odd = [name for name in kinds if not name.startswith(("head.", "embed.position"))]
     return {
