@@ -213,7 +213,12 @@ def test_a_server_that_takes_a_call_and_says_nothing_isn_t_waited_for(name, tmp_
 def test_looking_up_a_name_for_ever_isn_t_waited_for(tmp_path, monkeypatch, refuses):
     point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")
     asked = threading.Event()
-    monkeypatch.setattr(download, "urlopen", lambda *_, **__: asked.wait(60))
+
+    def looks_up_for_ever(*_, **__):
+        asked.wait(60)
+        raise OSError("nobody waits for this")
+
+    monkeypatch.setattr(download, "urlopen", looks_up_for_ever)
     monkeypatch.setattr(download, "PATIENCE", 0.2)
     with refuses(OSError, "can't be downloaded"):
         vt.load("google/vit")
