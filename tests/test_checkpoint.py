@@ -7,6 +7,7 @@ from pathlib import Path
 
 import huggingface_hub
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -144,6 +145,14 @@ UNSAVABLE = {
     "other blocks": lambda: vt.ViT(SMALL, blocks=[torch.nn.Identity()]),
     "another head": lambda: changed(lambda m: setattr(m, "head", torch.nn.Linear(16, 7))),
     "another activation function": lambda: changed(lambda m: setattr(m.blocks[0].mlp, "gelu", torch.nn.ReLU())),
+    "another epsilon": lambda: changed(lambda m: setattr(m.norm, "eps", 0.5)),
+    "another number of heads": lambda: changed(lambda m: setattr(m.blocks[0].attention, "num_heads", 4)),
+    "another curve of the same activation": lambda: changed(
+        lambda m: setattr(m.blocks[0].mlp, "gelu", torch.nn.GELU(approximate="tanh"))
+    ),
+    "weights that two layers share": lambda: changed(
+        lambda m: setattr(m.blocks[1].mlp.fc1, "weight", m.blocks[0].mlp.fc1.weight)
+    ),
     "no ViT": lambda: torch.nn.Linear(2, 2),
 }
 
@@ -156,6 +165,37 @@ def test_what_could_not_be_loaded_is_refused_before(kind, tmp_path, refuses):
     with refuses(TypeError, type(model).__name__):
         vt.save(model, tmp_path / "never", preprocess=PIXELS)
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("classes", ["abc", [0, 1, 2], {0: "a", 1: "b", 2: "c"}])
+def test_names_of_classes_that_are_no_names_are_refused(classes, tmp_path, refuses):
+    with refuses(TypeError, "list of str", repr(classes)):
+        vt.save(vt.ViT(SMALL), tmp_path / "never", classes=classes, preprocess=PIXELS)
+    assert not (tmp_path / "never").exists()
+
+
+def test_names_may_be_numpy_s(tmp_path):
+    vt.save(vt.ViT(SMALL), tmp_path, classes=np.array(["a", "b", "c"]), preprocess=PIXELS)
+    assert vt.load(tmp_path).classes == ("a", "b", "c")
+
+
+def test_numbers_that_could_not_be_loaded_are_refused_before(tmp_path, refuses):
+    with torch.device("meta"):
+        empty = vt.ViT(SMALL)
+    broken = vt.ViT(SMALL)
+    torch.nn.init.constant_(broken.head.bias, float("nan"))
+    for model in (empty, broken):
+        with refuses(ValueError, "aren't finite", "nothing was written"):
+            vt.save(model, tmp_path / "never", preprocess=PIXELS)
+    assert not (tmp_path / "never").exists()
+
+
+def test_another_rate_of_dropout_is_saved(tmp_path):
+    model = vt.ViT(SMALL)
+    model.blocks[0].mlp.dropout.p = 0.5
+    vt.save(model, tmp_path, preprocess=PIXELS)
+    images = torch.rand(2, 1, 8, 8)
+    torch.testing.assert_close(vt.load(tmp_path).model(images), model.eval()(images))
 
 
 def test_what_save_needs(tmp_path, refuses):

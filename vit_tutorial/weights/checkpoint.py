@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
+from torch import Tensor, nn
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
@@ -80,9 +81,19 @@ def _skeleton(model: ViT) -> ViT:
 
 
 def _parts(model: ViT) -> dict[str, str]:
-    """The type of each part, and the shape of each tensor."""
-    parts = {name: f"{type(part)}" for name, part in model.named_modules()}
-    return parts | {name: f"{tuple(tensor.shape)}" for name, tensor in model.state_dict().items()}
+    """The type and the settings of each part, and the shape of each tensor; one that two parts share counts once."""
+    parts = {name: f"{type(part)} {_settings(part)}" for name, part in model.named_modules()}
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return parts | {name: f"{tuple(tensor.shape)}" for name, tensor in tensors}
+
+
+def _settings(part: nn.Module) -> dict[str, object]:
+    """A part's numbers and names on which its answer depends: an epsilon, the number of heads; no rate of dropout."""
+    return {
+        name: value
+        for name, value in vars(part).items()
+        if isinstance(value, (int, float, str)) and name not in ("training", "p") and not name.startswith("_")
+    }
 
 
 def check_savable(model: object) -> None:
@@ -121,7 +132,8 @@ def save(
 
     Raises:
         TypeError: a model that can't be loaded again (see :func:`check_savable`).
-        ValueError: no preprocessing is known, or one for other pictures; as many names as the head has rows are needed.
+        ValueError: no preprocessing is known, or one for other pictures; as many names as the head has rows are needed;
+            a number isn't finite.
         OSError: the folder can't be written.
     """
     if isinstance(model, Trained):
@@ -129,19 +141,29 @@ def save(
         preprocess = preprocess or model.preprocess
         model = model.model
     check_savable(model)
-    config, names, out = model.config, tuple(classes or ()), Path(folder)
+    config, names, out = model.config, () if classes is None else tuple(classes), Path(folder)
+    if isinstance(classes, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"classes must be the names of the head's rows, a list of str, got {classes!r}")
     preprocess = preprocess or getattr(model, "preprocess", None)  # as vt.load left it there
     if preprocess is None:
         raise ValueError("how pictures become what it takes isn't known: give preprocess=vt.data.Preprocessing(…)")
     pixels.check_fits(preprocess, config)
     if len(names) not in (0, config.num_classes):
         raise ValueError(f"{len(names)} names of classes, and the head has {config.num_classes} rows: all or none")
+    if broken := [name for name, tensor in model.state_dict().items() if not _is_finite(tensor)]:
+        raise ValueError(
+            f"{broken[0]} holds numbers that aren't finite, or none (the meta device): nothing was written"
+        )
     settings = {"kind": kind_of(model), "model": asdict(config), "classes": list(names), **asdict(preprocess)}
     state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     write(out / "model.safetensors", safetensors.torch.save(tensors))
     write(out / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
     write(out / "README.md", card(model, names, preprocess, about, title or out.name).encode())
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_meta and bool(tensor.isfinite().all())
 
 
 def card(model: ViT, classes: Sequence[str], preprocess: Preprocessing, about: str, title: str) -> str:
@@ -228,7 +250,7 @@ def read(folder: Path) -> Trained:
         if config.num_classes and len(classes) not in (0, config.num_classes):
             raise ValueError(f"{len(classes)} names for {config.num_classes} classes")
         pixels.check_fits(preprocess, config)
-        if broken := [name for name, tensor in state.items() if not tensor.isfinite().all()]:
+        if broken := [name for name, tensor in state.items() if not _is_finite(tensor)]:
             raise ValueError(f"{broken[0]} holds numbers that aren't finite")
         return Trained(assemble(config, state), classes, preprocess)
     except (ValueError, TypeError, KeyError) as error:
