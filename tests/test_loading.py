@@ -186,6 +186,33 @@ def test_a_file_is_like_a_folder_of_transformers(tmp_path, refuses):
     torch.save(state, tmp_path / "part.bin")
     with refuses(ValueError, "isn't whole", "layers.1."):
         vt.load(tmp_path / "part.bin", like=tmp_path / "config")
+    torch.save({f"module.{name}": tensor for name, tensor in state.items()}, tmp_path / "prefix.bin")
+    with refuses(ValueError, "isn't whole", "it has module."):
+        vt.load(tmp_path / "prefix.bin", like=tmp_path / "config")
+
+
+def test_tensors_that_the_model_would_go_without_are_refused(tmp_path, refuses):
+    theirs = transformers_folder(tmp_path / "two")
+    deeper = transformers_folder(tmp_path / "three", num_hidden_layers=3).state_dict()
+    torch.save(deeper, tmp_path / "three.bin")
+    with refuses(ValueError, "no place", "layers.2.", "more layers"):
+        vt.load(tmp_path / "three.bin", like=tmp_path / "two")
+    torch.save(
+        theirs.state_dict() | {"vit.layers.0.attention.q_proj.lora_A.weight": torch.ones(4, 32)}, tmp_path / "a.bin"
+    )
+    with refuses(ValueError, "no place", "lora_A", "an adapter"):
+        vt.load(tmp_path / "a.bin", like=tmp_path / "two")
+    (tmp_path / "two" / "adapter_config.json").write_text("{}")
+    with refuses(ValueError, "holds an adapter", "merge_and_unload"):
+        vt.load(tmp_path / "two")
+
+
+def test_a_file_is_not_like_a_folder_of_ours_or_timm_s(tmp_path, refuses):
+    vt.save(vt.load("digits"), tmp_path / "ours")
+    timm_folder(tmp_path / "timm")
+    for folder in (tmp_path / "ours", tmp_path / "timm"):
+        with refuses(ValueError, f"like='{folder}'", "by its own name"):
+            vt.load(folder / "model.safetensors", like=folder)
 
 
 def test_like_what_nobody_knows(tmp_path, refuses):

@@ -13,6 +13,7 @@ the preprocessing. A folder of this package is read by :mod:`.checkpoint` alone.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -139,6 +140,8 @@ def _folder(path: Path, text: str, image_size: Size | None) -> Trained:
         if "state.pt" in there:
             raise FileNotFoundError(f"{path} holds an unfinished run: finish it by the same command with --resume")
         raise FileNotFoundError(f"the folder {path} has no config.json, but {', '.join(there[:10]) or 'nothing'}")
+    if "adapter_config.json" in there:  # which transformers leaves out, if peft isn't installed
+        raise ValueError(f"{path} holds an adapter: merge it (peft's merge_and_unload), save that model, and load it")
     settings = files.read_json(path / "config.json")
     if checkpoint.is_ours(settings):
         return checkpoint.read(path)
@@ -286,9 +289,19 @@ def transformers_model(folder: Path, state: dict[str, Tensor] | None = None) -> 
         None if state is not None else folder, config=config, state_dict=state, dtype=torch.float32,
         output_loading_info=True, local_files_only=True,
     )  # fmt: skip
+    unexpected = sorted(told["unexpected_keys"])
     if missing := sorted(name for name in told["missing_keys"] if "pooler.dense" not in name):
-        raise ValueError(f"the file isn't whole: {', '.join(missing[:5])} missing, of {len(missing)}")
+        others = f"; it has {', '.join(unexpected[:3])}" if unexpected else ""
+        raise ValueError(f"the file isn't whole: {', '.join(missing[:5])} missing, of {len(missing)}{others}")
+    stacks = {_stack(name) for name in model.state_dict()}
+    if beyond := [name for name in unexpected if "lora_" in name or _stack(name) in stacks]:
+        raise ValueError(f"the model has no place for {beyond[0]}: more layers than its config says, or an adapter")
     return model.eval()
+
+
+def _stack(name: str) -> str:
+    """The name of a tensor, the same for all layers."""
+    return re.sub(r"\d+", "#", name)
 
 
 def _transformers(folder: Path, state: dict[str, Tensor] | None = None) -> Published:
@@ -333,6 +346,11 @@ def _file(
     if kind == "torchvision" and rest:
         return lambda: _torchvision_file(path, rest)
     if Path(like).is_dir():
+        if "model_type" not in files.read_json(Path(like) / "config.json"):
+            raise ValueError(
+                f"like={like!r} isn't a folder of transformers': a folder with a model of this package or of timm's is "
+                "loaded by its own name"
+            )
         return lambda: _transformers(Path(like), files.read(path))
     if rest and "/" not in rest:
         return lambda: _transformers(download.repository(like, revision, token), files.read(path))
