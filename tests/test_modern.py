@@ -222,6 +222,12 @@ def test_fields_that_do_not_go_together(changes, words, refuses):
         tiny(**changes)
 
 
+@pytest.mark.parametrize("name", ["qkv_bias", "class_token", "gated"])
+def test_a_switch_is_true_or_false(name, refuses):
+    with refuses(TypeError, f"{name} must be True or False", "'no'"):
+        tiny(**{name: "no"})
+
+
 def test_a_config_is_hashable_and_survives_json():
     import json
 

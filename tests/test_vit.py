@@ -220,6 +220,8 @@ CONFIGS = [
     ({"norm_eps": 0.0}, ValueError, ["norm_eps must be positive", "got 0.0", "1e-6"]),
     ({"norm_eps": math.inf}, ValueError, ["norm_eps must be positive and finite", "got inf"]),
     ({"norm_eps": math.nan}, ValueError, ["norm_eps must be positive", "got nan"]),
+    ({"qkv_bias": "False"}, TypeError, ["qkv_bias must be True or False", "'False'"]),
+    ({"qkv_bias": 0}, TypeError, ["qkv_bias must be True or False", "got 0"]),
     ({"gelu": "quick"}, ValueError, ["unknown gelu", "'quick'", "exact, tanh"]),
     ({"position": "rotary"}, ValueError, ["unknown position", "'rotary'", "learned, sincos, none"]),
     ({"pool": "max"}, ValueError, ["unknown pool", "'max'", "cls, mean"]),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, cast, get_args
 
 from torch import Tensor, nn
@@ -66,6 +66,7 @@ class ViTConfig:
             if getattr(self, name) not in get_args(choices):
                 good = ", ".join(get_args(choices))
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
+        check_switches(self)
         if self.position == "sincos":
             check_sincos_dim(self.dim)
 
@@ -99,6 +100,14 @@ def _check_count(name: str, value: object, least: int) -> None:
         raise TypeError(f"{name} must be an int, got {value!r}")
     if cast(int, value) < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_switches(config: ViTConfig) -> None:
+    """Raise a TypeError for a field that is on or off, and neither True nor False: "False" would be on."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if isinstance(field.default, bool) and not isinstance(value, bool):
+            raise TypeError(f"{field.name} must be True or False, got {value!r}")
 
 
 def _check_number(name: str, value: object) -> None:

@@ -28,7 +28,7 @@ from vit_tutorial.mlp import MLP, Gelu
 from vit_tutorial.patches import as_pair, is_whole
 from vit_tutorial.variants.hybrid import HybridConfig, HybridViT
 from vit_tutorial.variants.positions import bias_index, count_offsets
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.vit import ViT, ViTConfig, check_switches
 
 Activation = Literal["exact", "tanh", "quick"]
 Pooling = Literal["cls", "mean", "cls+mean", "attention", "distilled"]
@@ -113,6 +113,7 @@ class ModernConfig(ViTConfig):
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
         # What both configs have is checked by the plain one.
         shared = {f.name: getattr(self, f.name) for f in fields(ViTConfig)}
+        check_switches(self)
         plain = ViTConfig(**shared | {"gelu": "exact", "pool": "cls"})
         object.__setattr__(self, "image_size", plain.image_size)
         object.__setattr__(self, "patch_size", plain.patch_size)
