@@ -320,6 +320,12 @@ def test_refuses_in_one_line(photos, fails, words, status, said):
         main([photos[0] if word == "PHOTO" else word for word in words])
 
 
+def test_a_model_of_one_answer_is_refused(photos, tmp_path, fails):
+    vt.save(vt.load("shapes", num_classes=1), tmp_path / "one")
+    with fails(2, "has one answer, a number"):
+        main([*photos, "--weights", str(tmp_path / "one")])
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there it is another error")
 def test_who_reads_its_lines_may_stop(photos, monkeypatch):
     reader, writer = os.pipe()

@@ -1,5 +1,7 @@
 """Lesson 07: pictures become a model's input: cropped, resized, normalised."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -47,11 +49,24 @@ def test_a_tall_picture_loses_as_much_on_top_as_below():
     assert image[0, 0, :, 0].tolist() == [1] * 5 + [0] * 5  # rows 15 to 24
 
 
-@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "middle"}, {"crop": None},
+@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "middle"}, {"crop": None}, {"crop": True},
                                     {"interpolation": "cubic"}])  # fmt: skip
 def test_unknown_ways_to_crop_and_resize(refuses, change):
     with refuses(ValueError, next(iter(change)), repr(next(iter(change.values())))):
         Preprocessing((4, 6), (0.5,), (0.25,), **change)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"), [((123.7,), (58.4,)), ((0.5,), (0.0,)), ((0.5,), (math.nan,)), ((0.5,) * 3, (0.25,))]
+)
+def test_statistics_that_pixels_cannot_have(refuses, mean, std):
+    with refuses(ValueError, "a mean in [0, 1]", "divide", repr(mean), repr(std)):
+        Preprocessing((4, 6), mean, std)
+
+
+def test_the_image_size_is_a_pair(refuses):
+    with refuses(TypeError, "image_size must be a pair of ints (height, width), got 32"):
+        Preprocessing(32, (0.5,), (0.25,))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "CMYK", "I;16", "1"])

@@ -58,7 +58,8 @@ class Preprocessing:
             didn't leave them over (SigLIP's 384 pixels in patches of 14: image_size 378, left over 6).
 
     Raises:
-        ValueError: an unknown crop, interpolation or corner.
+        ValueError: an unknown crop, interpolation or corner; a mean or a standard deviation that pixels in [0, 1] can't
+            have, or not as many of one as of the other.
     """
 
     image_size: tuple[int, int]
@@ -71,7 +72,15 @@ class Preprocessing:
     left_over: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
-        share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
+        if not isinstance(self.image_size, (tuple, list)):
+            raise TypeError(f"image_size must be a pair of ints (height, width), got {self.image_size!r}")
+        possible = all(0 <= mean <= 1 for mean in self.mean) and all(0 < std < math.inf for std in self.std)
+        if len(self.mean) != len(self.std) or not possible:
+            raise ValueError(
+                "a mean in [0, 1] and a standard deviation above 0 for each channel are needed (divide those of 8-bit "
+                f"pixels by 255), got {self.mean} and {self.std}"
+            )
+        share = isinstance(self.crop, (int, float)) and not isinstance(self.crop, bool) and 0 < self.crop <= 1
         if not share and self.crop not in ("center", "none"):
             raise ValueError(f"crop is 'center', 'none' or a share of the image in (0, 1], got {self.crop!r}")
         if self.interpolation not in INTERPOLATIONS:

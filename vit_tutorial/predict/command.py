@@ -170,5 +170,7 @@ def _trained(options: PredictOptions) -> tuple[Trained, Judge | None]:
             f"{options.model} has no head, so it can't name classes: use weights that were fine-tuned, or, if it has a "
             "text tower, give --labels to choose from"
         )
+    if not options.labels and len(trained.classes) == 1:
+        raise ValueError(f"{options.model} has one answer, a number, and no classes to choose from")
     trained.model.to(best_device())
     return trained, judge
