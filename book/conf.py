@@ -1,12 +1,14 @@
 """Sphinx's settings for the book; ``build.py`` starts it."""
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import json
 import os
 import re
 import textwrap
+import typing
 from pathlib import Path
 
 from docutils import nodes
@@ -16,6 +18,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import vit_tutorial
+from vit_tutorial.options import export, live, predict, recipe, train
 
 project = "The Vision Transformer, from pixels to published weights"
 html_title = "vit_tutorial"
@@ -56,13 +59,13 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 nitpicky = True
 # Other libraries' names: their inventories lie on the network.
-LIBRARIES = "PIL|accelerate|argparse|collections|io|matplotlib|numpy|os|pathlib|torch|types|typing"
+LIBRARIES = "PIL|accelerate|argparse|collections|datasets|io|matplotlib|numpy|os|pathlib|torch|types|typing"
 nitpick_ignore_regex = [
     (
         "py:.*",
-        rf"({LIBRARIES})\..*|Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]",
+        rf"({LIBRARIES})\..*|Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]|.*\.quantise\.Model",
     ),
-    ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
+    ("py:(data|obj)", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]
 
 html_theme = "sphinx_book_theme"
@@ -153,7 +156,18 @@ def whole_attribute(self: GoogleDocstring) -> tuple[str, list[str]]:
 GoogleDocstring._consume_inline_attribute = whole_attribute
 
 
+def plain_types_of_options() -> None:
+    """The reference shows an option's type without what the command line needs to know of it."""
+    for module in (export, live, predict, recipe, train):
+        for value in vars(module).values():
+            if dataclasses.is_dataclass(value) and isinstance(value, type):
+                plain = typing.get_type_hints(value)
+                value.__annotations__ = plain
+                value.__init__.__annotations__ = plain
+
+
 def setup(app: Sphinx) -> None:
+    plain_types_of_options()
     app.connect("doctree-read", add_alternative_text, priority=100)
     app.connect("autodoc-process-docstring", before_napoleon, priority=100)
     app.connect("missing-reference", find_in_package)

@@ -22,7 +22,7 @@ class PredictOptions:
     """
 
     photos: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO ...")]
-    """Image files; folders, for all images in them and below; patterns such as "photos/*.jpg"."""
+    """Image files; folders, for all images in them and below; patterns such as "photos/a?.jpg"."""
 
     weights: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """A model of the package (digits, shapes, photographs, cifar10), a folder that training wrote, or to download:

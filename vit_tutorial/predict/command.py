@@ -24,7 +24,7 @@ from vit_tutorial.data.files import check_writable, replacing, write
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.predict.output import FORMATS, attention_png, titles_of, writer
 from vit_tutorial.predict.photos import find, read
-from vit_tutorial.predict.probabilities import Judge, Prediction, best_device, predictions
+from vit_tutorial.predict.probabilities import Judge, PhotoPrediction, best_device, predictions
 from vit_tutorial.weights import Trained, load, load_pair
 
 MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
@@ -71,7 +71,7 @@ class Answers(NamedTuple):
     """What became of the photographs."""
 
     number: int  # that were answered
-    drawn: list[Prediction]  # with --attention
+    drawn: list[PhotoPrediction]  # with --attention
     skipped: list[str]  # a line for each that can't be read
 
 

@@ -17,7 +17,7 @@ from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
 from vit_tutorial.data.extras import brief
 from vit_tutorial.data.files import replacing
-from vit_tutorial.predict.probabilities import Prediction, Ranked
+from vit_tutorial.predict.probabilities import PhotoPrediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights import Trained
 
@@ -72,7 +72,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
         yield write_it
 
 
-def titles_of(trained: Trained, seen: Sequence[Prediction]) -> dict[str, str]:
+def titles_of(trained: Trained, seen: Sequence[PhotoPrediction]) -> dict[str, str]:
     """What the figure calls the most likely classes: by name, or by number where it can't write the name."""
     from vit_tutorial.plots.style import writable
 
@@ -81,7 +81,7 @@ def titles_of(trained: Trained, seen: Sequence[Prediction]) -> dict[str, str]:
 
 
 @torch.inference_mode()
-def attention_png(trained: Trained, seen: Sequence[Prediction]) -> bytes:
+def attention_png(trained: Trained, seen: Sequence[PhotoPrediction]) -> bytes:
     """A PNG: the photographs as the model gets them, titled with their most likely classes, above its attention."""
     from vit_tutorial import plots  # matplotlib takes half a second to load
 

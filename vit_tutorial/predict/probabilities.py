@@ -16,7 +16,7 @@ Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabil
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
 
 
-class Prediction(NamedTuple):
+class PhotoPrediction(NamedTuple):
     """What the model predicts for one photograph."""
 
     file: str
@@ -41,7 +41,7 @@ def predictions(
     top: int,
     batch_size: int,
     judge: Judge | None = None,
-) -> Iterator[Prediction | ValueError]:
+) -> Iterator[PhotoPrediction | ValueError]:
     """The model's prediction for each of the images, or what was wrong with it, in their order.
 
     Args:
@@ -56,7 +56,7 @@ def predictions(
         good = [image for _, image in chunk if isinstance(image, Tensor)]
         ranked = iter(rank(trained, torch.cat(good), top, judge) if good else ())
         for file, image in chunk:
-            yield Prediction(file, image, next(ranked)) if isinstance(image, Tensor) else image
+            yield PhotoPrediction(file, image, next(ranked)) if isinstance(image, Tensor) else image
 
 
 @torch.inference_mode()
