@@ -117,7 +117,7 @@ class CountsInPython(torch.nn.Linear):
 @pytest.mark.parametrize("write", [export.onnx, export.pt2])
 def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
     fixed = trained_of(vt.ViTConfig(**SMALL))
-    fixed.model.head = CountsInPython(32, 3)
+    fixed.model.head = CountsInPython(32, 3).eval()
     training = trained_of(vt.ViTConfig(**SMALL, dropout=0.1))
     training.model.train()
 
@@ -129,8 +129,16 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
         write(fixed, tmp_path / "m")
     with refuses(ValueError, "training mode", "model.eval()"):
         write(training, tmp_path / "m")
+    training.model.eval().blocks[0].mlp.dropout.train()
+    with refuses(ValueError, "training mode", "model.eval()"):
+        write(training, tmp_path / "m")
+    training.model.eval().bfloat16()
+    with refuses(ValueError, "float32 on the CPU", "model.float().cpu()"):
+        write(training, tmp_path / "m")
     with refuses(TypeError, "ViT, HybridViT, ModernViT", "got Subclass"):
         write(other, tmp_path / "m")
+    with refuses(TypeError, "Trained(model, classes, preprocess)", "got ViT"):
+        write(training.model, tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 

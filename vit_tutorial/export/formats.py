@@ -35,7 +35,8 @@ def pt2(trained: Trained, path: str | os.PathLike[str]) -> None:
 
     Raises:
         TypeError: a model that isn't one of :data:`MODELS`.
-        ValueError: a model in training mode, or one whose batch size can't stay free.
+        ValueError: a model of which a part is in training mode, one that isn't of float32 on the CPU, or one whose
+            batch size can't stay free.
     """
     program = _program(trained)
     with _quiet():
@@ -117,11 +118,15 @@ def _ready(path: str | os.PathLike[str]) -> Path:
 
 def _program(trained: Trained) -> torch.export.ExportedProgram:
     """The model's graph with its weights, for any batch size; without the paths of the files that it comes from."""
+    if not isinstance(trained, Trained):
+        raise TypeError(f"vt.weights.Trained(model, classes, preprocess) is needed, got {type(trained).__name__}")
     if type(trained.model) not in MODELS:
         names = ", ".join(model.__name__ for model in MODELS)
         raise TypeError(f"export knows {names}, got {type(trained.model).__name__}: call torch.export.export yourself")
-    if trained.model.training:
+    if any(part.training for part in trained.model.modules()):
         raise ValueError("the model is in training mode, and a file would keep its dropout: call model.eval() first")
+    if {(x.dtype, x.device.type) for x in trained.model.parameters()} != {(torch.float32, "cpu")}:
+        raise ValueError("a file is made of float32 on the CPU: call model.float().cpu() first")
     how = trained.preprocess
     two_images = torch.zeros(2, len(how.mean), *how.image_size)  # a batch of one would count as a constant
     with _quiet():
