@@ -541,3 +541,29 @@ def test_an_unknown_exercise_or_lesson_is_refused():
         checks.exercises("77")
     with pytest.raises(AttributeError, match="check_nonsense"):
         _ = checks.check_nonsense
+
+
+class NoText:
+    def __repr__(self):
+        raise ValueError("nothing to print")
+
+
+def holding_itself():
+    found = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize("result", [holding_itself(), torch.ones(2, 2).to_sparse(), Decimal("sNaN"), NoText()])
+def test_a_result_that_can_t_be_compared_is_wrong(result):
+    found = checks.grade("patchify", lambda images, patch_size: result)
+    assert not found.passed
+    assert "not yet" in found.report
+
+
+def test_a_student_s_module_may_begin_with_the_package_s_name():
+    def patchify(images, patch_size):
+        return images
+
+    patchify.__module__ = "vit_tutorial_homework"
+    assert "the package's" not in checks.grade("patchify", patchify).report

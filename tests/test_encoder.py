@@ -95,3 +95,9 @@ def test_drop_path_is_the_identity_in_evaluation_and_at_zero():
     x = torch.randn(8, 3)
     assert DropPath(0.9).eval()(x) is x
     assert DropPath(0.0).train()(x) is x
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, -0.1])
+def test_drop_path_refuses_what_is_no_probability(p):
+    with pytest.raises(ValueError, match=r"p is a probability in \[0, 1\)"):
+        DropPath(p)

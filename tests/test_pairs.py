@@ -46,17 +46,21 @@ def tokenizer(folder):
     return fast
 
 
-def pair_folder(folder, kind="CLIP", end=11, **options):
+def pair_folder(folder, kind="CLIP", end=11, image_size=32, **options):
     """What transformers saves of a small model, with a tokenizer of twelve words; the model."""
     siglip = kind == "Siglip"
     text = TEXT | {"eos_token_id": end} | ({"projection_size": 24} if siglip else {})
+    vision = VISION | {"image_size": image_size}
     config = getattr(transformers, f"{kind}Config")(
-        text_config=text, vision_config=VISION, **({} if siglip else {"projection_dim": 16}), **options
+        text_config=text,
+        vision_config=VISION | {"image_size": image_size},
+        **({} if siglip else {"projection_dim": 16}),
+        **options,
     )
     theirs = randomise(getattr(transformers, f"{kind}Model")(config)).eval()
     theirs.logit_scale.data.fill_(1.3)
     theirs.save_pretrained(folder)
-    size = {"height": 32, "width": 32} if siglip else {"shortest_edge": 32}
+    size = {"height": image_size, "width": image_size} if siglip else {"shortest_edge": 32}
     processor = "SiglipImageProcessor" if siglip else "CLIPImageProcessor"
     processor = getattr(transformers, f"{processor}Pil", getattr(transformers, processor))
     processor(size=size, **({} if siglip else {"crop_size": 32})).save_pretrained(folder)
@@ -206,3 +210,9 @@ def test_predict_without_a_text_tower(tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.main(["predict", str(tmp_path / "photo.png"), "--weights", "digits", "--labels", "a cat"])
     assert "digits has no text tower" in capsys.readouterr().err
+
+
+def test_pixels_that_the_patches_leave_out_are_left_out(tmp_path):
+    pair_folder(tmp_path, "Siglip", image_size=35)
+    pair = vt.load_pair(str(tmp_path))
+    assert (pair.preprocess.image_size, pair.preprocess.left_over) == ((32, 32), (3, 3))

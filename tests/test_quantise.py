@@ -155,3 +155,15 @@ def test_refuses_a_number_of_bits(bits, refuses):
 def test_refuses_what_is_not_finite(value, refuses):
     with refuses(ValueError, "finite"):
         quantise(torch.tensor([1.0, value]))
+
+
+@pytest.mark.parametrize("shape", [{"stride": (1, 2)}, {"dilation": 2}, {"padding": (1, 0)}, {"kernel_size": (4, 2)}])
+def test_convolutions_of_any_shape_are_computed_in_whole_numbers(shape):
+    layer = nn.Conv2d(3, 4, **({"kernel_size": 3} | shape))
+    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(integer_layers(layer, bits=12)(x), layer(x), rtol=0, atol=1e-2)
+
+
+def test_a_convolution_of_groups_is_refused():
+    with pytest.raises(ValueError, match="2 groups isn't one matrix"):
+        integer_layers(nn.Conv2d(4, 4, 3, groups=2))

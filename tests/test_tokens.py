@@ -187,3 +187,9 @@ def test_tokens_and_operations_are_counted(pool):
                              (9 * 8, 7 * 7, 6 * 5) if with_class else (8 * 8, 7 * 6, 5 * 5), strict=True):  # fmt: skip
         by_hand += before * 4 * 24**2 + 2 * before**2 * 24 + pairs * 8 + (before - 3) * 2 * 24 * 40
     assert tokens.count_macs(config, 3) == by_hand
+
+
+def test_blocks_of_another_kind_are_refused():
+    config = vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8)
+    with pytest.raises(TypeError, match="blocks of other kinds, Identity"):
+        FewerTokens(vt.ViT(config, blocks=[torch.nn.Identity()]), r=1)

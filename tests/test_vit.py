@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vit_tutorial import Embeddings, EncoderBlock, MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
+from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.variants.positions import PositionViT
 
 same = partial(assert_close, rtol=0, atol=1e-12)
@@ -402,3 +403,9 @@ def test_built_on_the_meta_device():
     copied.to_empty(device="cpu").load_state_dict(model.state_dict())
     assert torch.equal(assigned(images), model(images))
     assert torch.equal(copied(images), model(images))
+
+
+def test_a_variant_s_config_alone_isn_t_built():
+    config = ModernConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8, registers=2)
+    with pytest.raises(TypeError, match="ViT doesn't build what a ModernConfig adds"):
+        ViT(config)

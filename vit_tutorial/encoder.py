@@ -10,10 +10,15 @@ class DropPath(nn.Module):
     """Stochastic depth (arXiv 1603.09382): in training, zero a branch (B, ...) for whole samples at a time.
 
     Samples are dropped with probability ``p`` in [0, 1); the others are divided by 1 - p, which keeps the expectation.
+
+    Raises:
+        ValueError: a probability outside [0, 1).
     """
 
     def __init__(self, p: float) -> None:
         super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"p is a probability in [0, 1), got {p}: 0.0 switches it off")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

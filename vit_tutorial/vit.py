@@ -130,6 +130,9 @@ class ViT(nn.Module):
         embed: images (B, C, H, W) -> tokens (B, T, D), in place of :class:`Embeddings`.
         blocks: (B, T, D) -> (B, T, D) each, in place of L times :class:`EncoderBlock`.
 
+    Raises:
+        TypeError: another config than ViTConfig, without the parts that it describes.
+
     The tokens (B, T, D) after block 9 are a loop away, in this model and in every variant::
 
         z = model.embed(images)
@@ -141,6 +144,8 @@ class ViT(nn.Module):
         self, config: ViTConfig, *, embed: nn.Module | None = None, blocks: Iterable[nn.Module] | None = None
     ) -> None:
         super().__init__()
+        if type(config) is not ViTConfig and embed is None and blocks is None:
+            raise TypeError(f"ViT doesn't build what a {type(config).__name__} adds: use the model of its own module")
         self.config = config
         self.embed: nn.Module = _embeddings(config) if embed is None else embed
         self.blocks = nn.Sequential(*(_encoder_blocks(config) if blocks is None else blocks))

@@ -6,6 +6,7 @@ It needs torch alone, so that it can be copied.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar, cast
@@ -147,6 +148,10 @@ def integer_layers(
     other = copy.deepcopy(model)
     for layer in other.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d) and isinstance(layer, kinds):
+            if isinstance(layer, nn.Conv2d) and layer.groups != 1:
+                raise ValueError(
+                    f"a convolution of {layer.groups} groups isn't one matrix: leave nn.Conv2d out of kinds"
+                )
             layer.forward = partial(_integer_forward, layer, bits, per_row, saturate)  # type: ignore[method-assign]
     return other
 
@@ -156,13 +161,14 @@ def _integer_forward(layer: nn.Linear | nn.Conv2d, bits: int, per_row: bool, sat
         weight = quantise(layer.weight, bits, per_row=per_row)
         return integer_linear(quantise(x, zero_point=True), weight, layer.bias, saturate=saturate)
     # A convolution is a linear layer on patches; in memory, the channels of a pixel are neighbours.
-    (B, C), out, (K, _), (S, _) = x.shape[:2], len(layer.weight), layer.kernel_size, layer.stride
-    P, _ = cast(tuple[int, int], layer.padding)
-    patches = F.unfold(x, K, padding=P, stride=S)  # (B, C * K * K, N)
-    patches = patches.view(B, C, K * K, -1).permute(0, 3, 2, 1).flatten(2)  # (B, N, K * K * C)
+    (B, C), out, padding = x.shape[:2], len(layer.weight), cast(tuple[int, int], layer.padding)
+    patches = F.unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)  # (B, C * K * K, N)
+    patches = patches.view(B, C, math.prod(layer.kernel_size), -1).permute(0, 3, 2, 1).flatten(2)  # (B, N, K * K * C)
     weight = quantise(layer.weight.permute(0, 2, 3, 1).flatten(1), bits, per_row=per_row)  # (out, K * K * C)
     y = integer_linear(quantise(patches, zero_point=True), weight, layer.bias, saturate=saturate)  # (B, N, out)
-    return y.mT.reshape(B, out, (x.shape[2] + 2 * P - K) // S + 1, -1)  # (B, out, h, w)
+    reach = layer.dilation[0] * (layer.kernel_size[0] - 1) + 1  # rows of the image below one kernel
+    rows = (x.shape[2] + 2 * padding[0] - reach) // layer.stride[0] + 1
+    return y.mT.reshape(B, out, rows, -1)  # (B, out, h, w)
 
 
 def round_linear(

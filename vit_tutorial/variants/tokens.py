@@ -172,6 +172,8 @@ class FewerTokens(nn.Module):
         super().__init__()
         if type(model) is not ViT:
             raise TypeError(f"a {type(model).__name__} may need its tokens' places in each block: give a plain vt.ViT")
+        if other := {type(block).__name__ for block in model.blocks if type(block) is not EncoderBlock}:
+            raise TypeError(f"blocks of other kinds, {', '.join(sorted(other))}, would be skipped: give a plain vt.ViT")
         if r < 0:
             raise ValueError(
                 f"r={r}: it must be 0, which keeps all tokens, or more, the tokens that each block removes"

@@ -162,8 +162,7 @@ def proven(published: Callable[[], Published], text: str, image_size: Size | Non
         twin, preprocess, classes = published()
         model = convert.model_of(twin)
         own = as_pair(model.config.image_size, "image_size")
-        if twin.left_over != (0, 0):
-            preprocess = replace(preprocess, image_size=own, left_over=twin.left_over)
+        preprocess = pixels.without_left_over(preprocess, twin.left_over, own)
         size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
         if size != own and twin.any_size:  # then the library resizes the positions, too
             model, twin = convert.with_size(model, size, twin.recipe), replace(twin, left_over=(0, 0))

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import adapters, convert, download, loading, pixels, proof, tables
@@ -87,7 +88,9 @@ def load_pair(
         image = adapters.from_transformers(live)
         model = convert.model_of(image)
         proof.prove(model, image)
+        own = as_pair(model.config.image_size, "image_size")
         preprocess = pixels.from_transformers(loading.processor_of(folder))
+        preprocess = pixels.without_left_over(preprocess, image.left_over, own)
         pixels.check_fits(preprocess, model.config)
         tower = text_tower(live)
         bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None

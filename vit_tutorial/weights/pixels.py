@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from PIL import Image
@@ -102,6 +103,13 @@ def check(preprocess: Preprocessing) -> None:
         )
     if not all(abs(mean) < 1e6 for mean in preprocess.mean) or not all(1e-6 < std < 1e6 for std in preprocess.std):
         raise ValueError(f"mean {preprocess.mean} and std {preprocess.std} must be finite, std above 0")
+
+
+def without_left_over(
+    preprocess: Preprocessing, left_over: tuple[int, int], image_size: tuple[int, int]
+) -> Preprocessing:
+    """The same, but for the rows and columns that the library's patches leave out, if there are any."""
+    return replace(preprocess, image_size=image_size, left_over=left_over) if left_over != (0, 0) else preprocess
 
 
 def check_fits(preprocess: Preprocessing, config: ViTConfig) -> None:

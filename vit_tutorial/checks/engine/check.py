@@ -11,7 +11,9 @@ from vit_tutorial.checks.engine.exercise import Exercise
 from vit_tutorial.checks.engine.forbidden import borrowed
 from vit_tutorial.checks.engine.progress import note
 from vit_tutorial.checks.engine.report import report, unwritten, wrapped
-from vit_tutorial.checks.engine.run import try_out
+from vit_tutorial.checks.engine.run import references, try_out
+
+INCOMPARABLE = "The result can't be compared: return what the exercise asks for. The comparison ended with a "
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,14 @@ def grade(exercise: Exercise, work: Any, watched: bool = True) -> Grade:
     """
     if watched and (sentence := borrowed(work)):
         return Grade(False, 0, "not yet", f"{exercise.name}: not yet\n{wrapped(sentence)}")
-    tried = try_out(exercise, work, watched)
-    passed = not tried.wrong
-    verdict = "right" if passed else "not written yet" if unwritten(tried) else "not yet"
-    return Grade(passed, exercise.points * passed, verdict, report(tried))
+    references(exercise)  # if these fail, the check is at fault, and raises
+    try:
+        tried = try_out(exercise, work, watched)
+        passed = not tried.wrong
+        verdict = "right" if passed else "not written yet" if unwritten(tried) else "not yet"
+        return Grade(passed, exercise.points * passed, verdict, report(tried))
+    except Exception as error:  # a result that Python or torch can't compare or print
+        return Grade(False, 0, "not yet", f"{exercise.name}: not yet\n{wrapped(INCOMPARABLE + type(error).__name__)}")
 
 
 @functools.cache

@@ -28,7 +28,7 @@ def borrowed(work: Any) -> str:
     """Whether a work is the package's own, or derives from it: a sentence, or ""."""
     work = unwrapped(work)
     family = work.__mro__ if isinstance(work, type) else [work]
-    if any(str(getattr(member, "__module__", "")).startswith("vit_tutorial") for member in family):
+    if any(f"{getattr(member, '__module__', '')}.".startswith("vit_tutorial.") for member in family):
         return f"{name_of(work)} is the package's, or derives from it: {_OWN}"
     return ""
 
@@ -96,5 +96,5 @@ def _refuse(*args: Any, **named: Any) -> Any:
 
 
 def _is_ours(what: Any) -> bool:
-    module = str(getattr(what, "__module__", ""))
-    return module.startswith("vit_tutorial") and not module.startswith("vit_tutorial.checks")
+    module = f"{getattr(what, '__module__', '')}."
+    return module.startswith("vit_tutorial.") and not module.startswith("vit_tutorial.checks.")
