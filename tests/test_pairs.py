@@ -53,7 +53,7 @@ def pair_folder(folder, kind="CLIP", end=11, image_size=32, **options):
     vision = VISION | {"image_size": image_size}
     config = getattr(transformers, f"{kind}Config")(
         text_config=text,
-        vision_config=VISION | {"image_size": image_size},
+        vision_config=vision,
         **({} if siglip else {"projection_dim": 16}),
         **options,
     )
