@@ -48,6 +48,11 @@ PARTS: dict[str, dict[str, Any]] = {
     "attention slower": {},  # a tenth of the rate for the layers that make queries, keys and values,
     "scores capped at 20": {},  # and nothing but smaller scores
     "scores capped at 5": {},
+    "scores held below 20": {},  # the same bound, by shorter queries and keys: their gradient stays alive
+    "scores held below 5": {},
+    "2020, 2,100 steps": {},  # seven times as long
+    "q and k normed, 2,100 steps": {"qk_norm": True},
+    "scores held below 5, 2,100 steps": {},
     "layer scale": {"layer_scale": 0.1},
     "24 blocks": {"depth": 24},
     "24 blocks, layer scale": {"depth": 24, "layer_scale": 1e-5},  # as small as CaiT's for 24 blocks
@@ -66,6 +71,8 @@ PARTS: dict[str, dict[str, Any]] = {
 SIZED = ("2020", "rotary", "rotary, counted", "no positions")  # how do these read larger images?
 AGAIN = ("2020", "q and k normed")  # on photographs
 CAPS = {"scores capped at 20": 20.0, "scores capped at 5": 5.0}
+BOUNDS = {"scores held below 20": 20.0, "scores held below 5": 5.0, "scores held below 5, 2,100 steps": 5.0}
+LONG = ("2020, 2,100 steps", "q and k normed, 2,100 steps", "scores held below 5, 2,100 steps")
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 FIRST, DEEPER = RATES[2:5], RATES[1:4]  # of all, of "24 blocks"; one more where the best would be at an edge
 SEEDS, CHOOSE = range(5), range(3)  # the first of them choose the rate
@@ -84,12 +91,29 @@ class Capped(ModernAttention):
         return self.proj(self.merge_heads(weights @ v))  # (B, T, D)
 
 
+class Bounded(ModernAttention):
+    """Attention whose queries and keys are shortened only where a score could exceed the bound."""
+
+    bound: float
+
+    def forward(self, x: Tensor, *place: Any) -> Tensor:
+        q, k, v = self.split_heads(x, *place)  # (B, h, T, d) each
+        longest = (self.bound * q.shape[-1] ** 0.5) ** 0.5  # |q| |k| / sqrt(d) stays below the bound
+        q, k = (part * (longest / part.norm(dim=-1, keepdim=True)).clamp(max=1.0) for part in (q, k))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)  # (B, h, T, T)
+        return self.proj(self.merge_heads(weights @ v))  # (B, T, D)
+
+
 def untrained(sizes: dict[str, Any], part: str) -> ModernViT:
     model = ModernViT(ModernConfig(**sizes | PARTS[part]))
     if part in CAPS:
         for block in model.blocks:
             block.attention.__class__ = Capped  # the same weights
             block.attention.cap = CAPS[part]
+    if part in BOUNDS:
+        for block in model.blocks:
+            block.attention.__class__ = Bounded
+            block.attention.bound = BOUNDS[part]
     if part == "24 blocks from zero":
         for block in model.blocks:
             torch.nn.init.zeros_(block.attention.proj.weight)
@@ -106,8 +130,9 @@ def trained(images: Tensor, labels: Tensor, data: str, part: str, rate: float, s
     rest = [weight for weight in model.parameters() if all(weight is not other for other in slow)]
     groups.append({"params": rest, "share": 1.0})
     optimiser = torch.optim.AdamW(groups, lr=rate, fused=True)
-    for step in range(STEPS):
-        now = rate * min(1.0, (step + 1) / WARMUP) * (1 + math.cos(math.pi * step / STEPS)) / 2
+    steps = 7 * STEPS if part in LONG else STEPS
+    for step in range(steps):
+        now = rate * min(1.0, (step + 1) / WARMUP) * (1 + math.cos(math.pi * step / steps)) / 2
         for group in optimiser.param_groups:
             group["lr"] = now * group["share"]
         rows = torch.randint(len(images), (BATCH,))
@@ -288,7 +313,11 @@ def main() -> None:
         for seed, part, rate in itertools.product(SEEDS, AGAIN, RATES[1:5]):
             make(part, rate, seed, "photographs", sys.argv[2])
         return
-    contenders = [part for part in PARTS if part not in CAPS]
+    if sys.argv[1:] == ["longer"]:
+        for seed, part, rate in itertools.product(SEEDS, [*BOUNDS, *LONG[:2]], RATES[2:5]):
+            make(part, rate, seed)
+        return
+    contenders = [part for part in PARTS if part not in CAPS | BOUNDS and part not in LONG]
     for seed, part in itertools.product(CHOOSE, contenders):
         for rate in first_rates(part):
             make(part, rate, seed)

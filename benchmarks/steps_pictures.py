@@ -40,10 +40,10 @@ BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
 SIZES = {  # pictures, steps: of the first three models
-    "digits": ((50, 60), (50, 240), (1250, 60), (1250, 240)),
+    "digits": ((50, 60), (50, 240), (1250, 60), (1250, 240), (1250, 2400)),
     "photographs": ((500, 120), (500, 600), (20_000, 120), (20_000, 600)),
 }
-SHUFFLED_AT = ((50, 240), (1250, 240), (20_000, 120))  # the MLP's, too
+SHUFFLED_AT = ((50, 240), (1250, 240), (1250, 2400), (20_000, 120))  # the MLP's, too
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
 SHUFFLED = ", pixels shuffled"  # what is added to the data's name
