@@ -2,7 +2,7 @@
 
     python benchmarks/positions.py digits                          some 110 runs of 3 CPU seconds
     python benchmarks/positions.py photographs --folder cifar10    train/ and test/, a folder for each class
-    python benchmarks/positions.py longer                          digits again, for seven times the epochs: 40 runs of 25
+    python benchmarks/positions.py longer                          digits for seven times the epochs: 35 runs of 25
     python benchmarks/positions.py framed                          some 140 runs of 2: digits in a frame, then changed
     python benchmarks/positions.py report                          the tables in Markdown
 
