@@ -483,10 +483,11 @@ def replace_a_part(model):
         (lambda model: model[0].register_forward_hook(print), "a hook is left on 0 (take it off: handle.remove())"),
         (lambda model: model[0].bias.data.add_(1), "0.bias has other numbers"),
         (lambda model: model.requires_grad_(False), "requires_grad of 0.weight is False"),
+        (lambda model: setattr(model[2], "p", 0.0), "the rate of 2 is 0.0"),
     ],
 )
 def test_a_model_is_compared_with_what_it_was(change, words):
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout(0.3))
     snapshot = ModelSnapshot(model)
     change(model)
     assert words in snapshot.afterwards()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import re
@@ -192,7 +193,7 @@ FROZEN_FEATURES = Exercise(
         ),
         (
             "eval() forgotten",
-            "The model came in training mode: dropout is on, and the features are other ones in each call.",
+            "The model came in training mode, so dropout is on.",
             _with_dropout,
         ),
     ),
@@ -489,6 +490,9 @@ def _tuned(work: Any, case: Case) -> Result:
     after = {name: p.detach() for name, p in model.named_parameters()}
     moved = [name for name, p in before.items() if not name.startswith("head.") and not torch.equal(after[name], p)]
     return {
+        "the head afterwards": Words(
+            "trainable" if all(p.requires_grad for p in model.head.parameters()) else "frozen"
+        ),
         "what has changed of the encoder": Words(", ".join(moved[:3]) + ", …" * (len(moved) > 3) or "nothing"),
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
@@ -515,6 +519,15 @@ def _tune(
     return tune_head
 
 
+def _another_head(model: ViT, *others: Any) -> None:
+    """The optimiser holds the head that the model had."""
+    old = model.head
+    model.head = copy.deepcopy(old)
+    for parameter in model.head.parameters():
+        nn.init.zeros_(parameter)
+    _tune(trained=lambda model: old)(model, *others)
+
+
 TUNE_HEAD = Exercise(
     name="tune_head",
     lesson="10",
@@ -525,6 +538,14 @@ TUNE_HEAD = Exercise(
     observe=_tuned,
     tolerance=1e-4,
     mistakes=(
+        *section(
+            "The optimiser was made before the head.",
+            (
+                "a new head that the optimiser doesn't know",
+                "The model has its head of zeros already: keep it, and give its parameters to the optimiser.",
+                _another_head,
+            ),
+        ),
         *section(
             _FROZEN,
             (

@@ -173,11 +173,12 @@ OFFSET_INDEX = Exercise(
 def _attend(
     add: Callable[[Tensor, Tensor], Tensor] = lambda scores, b: scores + b,
     squash: Callable[[Tensor, Tensor], Tensor] = lambda scores, b: scores.softmax(dim=-1),
+    scale: Callable[[int], float] = math.sqrt,
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Attention with a bias that is added in another way, or another softmax."""
 
     def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        weights = squash(add(q @ k.mT / q.shape[-1] ** 0.5, bias), bias)
+        weights = squash(add(q @ k.mT / scale(q.shape[-1]), bias), bias)
         return weights @ v, weights
 
     return biased_attention
@@ -216,6 +217,16 @@ BIASED_ATTENTION = Exercise(
             "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
             _attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
         ),
+        (
+            "scores that aren't divided by √d",
+            "Divide q kᵀ by the square root of d, then add the bias.",
+            _attend(scale=lambda d: 1.0),
+        ),
+        (
+            "a softmax over the queries",
+            "The weights of each query sum to 1 over the keys, the last axis.",
+            _attend(squash=lambda scores, b: scores.softmax(dim=-2)),
+        ),
     ),
 )
 
@@ -223,11 +234,11 @@ BIASED_ATTENTION = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _bias(table: Tensor, grid: Grid) -> Tensor:
+def _bias(table: Tensor, grid: Grid, index: Callable[[Grid], Tensor] = lesson.relative_position_index) -> Tensor:
     N, many = grid[0] * grid[1], table.shape[1] - 3
     whole = torch.full((N + 1, N + 1), many + 2)
     whole[0, 1:], whole[1:, 0] = many, many + 1
-    whole[1:, 1:] = lesson.relative_position_index(grid)
+    whole[1:, 1:] = index(grid)
     return table[:, whole]
 
 
@@ -249,4 +260,12 @@ RELATIVE_BIAS = Exercise(
     cases=_bias_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.RelativeBias,),
+    mistakes=section(
+        "The offset from j to i.",
+        (
+            "offsets from j to i",
+            "Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+            functools.partial(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
+        ),
+    ),
 )

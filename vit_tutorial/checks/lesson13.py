@@ -294,6 +294,11 @@ def _make_loss(
     return hidden_loss
 
 
+def _of_all_patches(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors, mean = _make_loss()(said, images, torch.ones_like(hidden), patch_size)
+    return errors, mean
+
+
 def _mean_of_means(errors: Tensor, hidden: Tensor) -> Tensor:
     return torch.stack([of_image[gone].mean() for of_image, gone in zip(errors, hidden, strict=True)]).mean()
 
@@ -345,6 +350,11 @@ HIDDEN_LOSS = Exercise(
     forbidden=(lesson.normalised_patches,),
     mistakes=section(
         _QUARTER,
+        (
+            "a loss of the visible patches, too",
+            "The painter is to say what it doesn't see: only the errors of hidden patches count, all others are 0.",
+            _of_all_patches,
+        ),
         (
             "a variance divided by n",
             "The text asks for torch's var, which divides by one less than the number of values.",

@@ -217,6 +217,14 @@ FIT_LAW = Exercise(
     cases=_fit_cases,
     observe=call,
     forbidden=(scaling.fit_law,),
+    mistakes=section(
+        _STRAIGHT,
+        (
+            "a line without the floor",
+            "A line through the logarithms has no c. Take each exponent b in turn, and fit a and c.",
+            lambda cost, loss, exponents: (*_line(cost, loss, 0.0), 0.0),
+        ),
+    ),
 )
 
 

@@ -212,6 +212,11 @@ def _rotate_neighbours(x: Tensor, angles: Tensor) -> Tensor:
     return _rotate(pairs, angles).unflatten(-1, (2, -1)).mT.flatten(-2)
 
 
+def _rotate_all(x: Tensor, angles: Tensor) -> Tensor:
+    """The first tokens get the first patch's angles."""
+    return _rotate(x, torch.cat([angles[:1].expand(x.shape[-2] - len(angles), -1), angles]))
+
+
 ROTATE = Exercise(
     name="rotate",
     lesson="15",
@@ -239,6 +244,11 @@ ROTATE = Exercise(
     )
     + section(
         "The class token rotated, too.",
+        (
+            "the class token with the first patch's angles",
+            "The tokens before the patches have no place in the image: leave them as they are.",
+            _rotate_all,
+        ),
         (
             "the first tokens rotated in place of the last",
             "The class token comes first and has no place: the last N tokens are the patches.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import torch
@@ -115,6 +116,19 @@ TOKEN_GRID = Exercise(
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are moved, not changed
     forbidden=(lesson.token_grid,),
+    mistakes=section(
+        _BY_HAND,
+        (
+            "a class token in the grid",
+            "The patches come last: leave out the first prefix_tokens.",
+            lambda tokens, grid, prefix_tokens: _grid(tokens[:, : math.prod(grid)], grid, 0),
+        ),
+        (
+            "one token left out, whatever prefix_tokens says",
+            "There may be registers behind the class token, or nothing before the patches.",
+            lambda tokens, grid, prefix_tokens: _grid(tokens[:, : 1 + math.prod(grid)], grid, 1),
+        ),
+    ),
 )
 
 

@@ -149,9 +149,25 @@ CLIP_LOSS = Exercise(
                 "transposed, and take half of each.",
                 _make_loss(loss=_rows),
             ),
+            (
+                "the other direction only",
+                "Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, and "
+                "take half of each.",
+                _make_loss(loss=lambda logits: _rows(logits.T)),
+            ),
+            (
+                "labels in another order",
+                "Picture i belongs to caption i: label i is i.",
+                _make_loss(loss=lambda logits: _both(logits.flip(0))),
+            ),
         ),
         *section(
             _LOSS,
+            (
+                "cosines without a scale",
+                "Multiply the cosines by log_scale's exp before the softmax.",
+                _make_loss(scale=torch.ones_like),
+            ),
             (
                 "the logarithm of the scale as the scale",
                 "log_scale is stored as a logarithm: multiply the cosines by its exp.",

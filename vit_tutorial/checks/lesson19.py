@@ -328,7 +328,7 @@ PROPORTIONAL_ATTENTION = Exercise(
             _proportional(bias=lambda sizes: sizes),
         ),
         (
-            "sizes of the queries",
+            "sizes of the queries, or no sizes",
             "The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A number "
             "that is the same for a whole row changes nothing in its softmax.",
             _proportional(bias=lambda sizes: sizes.log()[:, None]),
@@ -360,6 +360,11 @@ def _keep(
         return torch.cat([kept.new_zeros(1), kept.sort().values])
 
     return keep_most_attended
+
+
+def _class_token_may_go(q: Tensor, k: Tensor, r: int) -> Tensor:
+    attended = _softmax(q, k)[:, 0].mean(dim=0)
+    return attended.topk(len(attended) - r).indices.sort().values
 
 
 def _keep_cases() -> list[Case]:
@@ -405,6 +410,11 @@ KEEP_MOST_ATTENDED = Exercise(
             "scores averaged in place of weights",
             "Take the softmax of each head first, then the mean over the heads.",
             _keep(weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
+        ),
+        (
+            "a class token that can go",
+            "The head reads the class token: token 0 stays, however little it attends to itself.",
+            _class_token_may_go,
         ),
     ),
 )

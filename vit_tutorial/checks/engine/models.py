@@ -27,6 +27,7 @@ class ModelSnapshot:
         self.frozen = {} if trained else {name: not p.requires_grad for name, p in model.named_parameters()}
         self.parts = dict(model.named_modules())
         self.hooks = {name: _hooks(part) for name, part in self.parts.items()}
+        self.rates = {name: part.p for name, part in self.parts.items() if isinstance(part, nn.Dropout)}
 
     def afterwards(self) -> Words:
         """What has changed, or :data:`AS_IT_WAS`. Modes and gradients are not looked at."""
@@ -35,6 +36,8 @@ class ModelSnapshot:
             return Words(f"another one: its part {changed[0]} is not the one that it had")
         if changed := [name for name, part in parts.items() if _hooks(part) > self.hooks[name]]:
             return Words(f"not as it was: a hook is left on {changed[0] or 'it'} (take it off: handle.remove())")
+        if changed := [name for name, rate in self.rates.items() if parts[name].p != rate]:
+            return Words(f"not as it was: the rate of {changed[0]} is {parts[changed[0]].p}")
         now = self.model.state_dict()
         if changed := [name for name, value in self.numbers.items() if not torch.equal(now[name], value)]:
             return Words(f"not as it was: {changed[0]} has other numbers")
