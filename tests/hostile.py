@@ -30,7 +30,7 @@ TAMPERING = {
     "the_checks_own_numbers": (
         "import vit_tutorial.checks.lesson01 as own\n"
         "def patch_numbers():\n"
-        "    return dict(own.NUMBERS)\n"
+        "    return dict(own.PATCH_NUMBERS.right)\n"
         "def unpatchify(*given):\n"
         "    return own.UNPATCHIFY.right(*given)"
     ),

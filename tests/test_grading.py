@@ -254,11 +254,45 @@ def test_links_and_pipes_are_not_opened_and_the_newer_of_two_counts(tool, tmp_pa
     assert "more than 20 MB" in found["large", ""].problem
 
 
-def test_two_names_that_fall_together_are_an_error(tool, tmp_path):
-    for name in ("Li Wei", "Li_Wei"):
+def test_nobody_hands_in_as_another_student(tool, tmp_path):
+    """A name chosen to hold a neighbour's number, a folder that begins as the platform's, a file named as Canvas's."""
+    victim = "victim_12345_1_01_patches.ipynb"
+    for name in (
+        "Eve_12345_assignsubmission_x_77_assignsubmission_file",
+        "submissions eve_88_assignsubmission_file",
+        "submissions_of_class",
+        "carl",
+    ):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / victim).write_bytes(COPY.read_bytes())
+    assert set(collected(tool, tmp_path)) == {(one, FIRST.stem) for one in ("77", "88", "submissions_of_class", "carl")}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Li Wei", "Li_Wei"),
+        ("ada", "Ada"),
+        ("Ada L_12_assignsubmission_file", "Bob B_12_assignsubmission_file"),
+    ],
+)
+def test_two_people_of_one_id_have_a_problem_and_the_others_their_rows(tool, tmp_path, names):
+    for name in (*names, "carl"):
         hand_in(COPY, tmp_path / "in", name)
-    with pytest.raises(SystemExit, match="two folders fall together: Li"):
-        collected(tool, tmp_path)
+    found = tool.collect(tmp_path / "in", {FIRST.stem: tool._graded_cells(COPY)})
+    assert [(one.student, one.problem) for one in found if one.exercise] == [("carl", "")]
+    assert {one.name for one in found if "the same id for" in one.problem} == {f"{name}/{FIRST.name}" for name in names}
+
+
+def test_nbgraders_dates_are_no_submissions_and_a_file_that_cannot_be_read_has_its_row(tool, tmp_path, monkeypatch):
+    (hand_in(COPY, tmp_path / "in", "ada").parent / "timestamp.txt").write_text("2026-10-05 12:00:00 UTC", "utf-8")
+    assert set(collected(tool, tmp_path)) == {("ada", FIRST.stem)}
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert collected(tool, tmp_path)["ada", FIRST.stem].problem == "it can't be read: Permission denied"
 
 
 # ---- What is touched ---------------------------------------------------------------------------------------------
@@ -399,6 +433,14 @@ def test_no_name_holds_markup_which_formgrader_would_show_as_it_is(tool, tmp_pat
     assert tool._class_list(tool.Course(tmp_path)) == {"ada": "img src x onerror fired 1 x"}
 
 
+def test_formgrader_loads_nothing_from_elsewhere(tool, tmp_path):
+    from traitlets.config import PyFileConfigLoader
+
+    tool.Course(tmp_path)
+    settings = PyFileConfigLoader("jupyter_server_config.py", str(tmp_path)).load_config().ServerApp.tornado_settings
+    assert settings["headers"]["Content-Security-Policy"].startswith("default-src 'self' ")
+
+
 def test_nbgraders_own_autograde_runs_nothing(tool, tmp_path):
     """The command in the course folder, and so formgrader's button: a submission that is not judged yet is refused."""
     course = tool.Course(tmp_path)
@@ -445,6 +487,19 @@ def test_a_containers_command_line_has_its_walls(tool):
 def test_a_course_that_submissions_could_read_is_refused(tool):
     with pytest.raises(SystemExit, match="every submission can read"):
         tool.sandbox.refuse_visible([Path("/usr/share/course")])
+
+
+def test_an_answer_has_a_limit_of_its_own(tool, sandboxed):
+    message = {"cells": [{"source": "print('x' * 50_000)"}], "seconds": 20}
+    with pytest.raises(tool.sandbox.Stopped, match=r"MB of output|can.t be read"):
+        tool.sandbox.run("execute_notebook.py", message, sandboxed, tool.sandbox.Limits(answer=10_000))
+
+
+def test_there_are_as_many_at_a_time_as_memory_allows(tool, monkeypatch):
+    monkeypatch.setattr(tool.os, "cpu_count", lambda: 64)
+    available = tool.psutil.virtual_memory().available
+    assert tool._workers(tool.sandbox.Limits(memory=available // 2)) <= 3
+    assert tool._workers(tool.sandbox.Limits(memory=10 * available)) == 1
 
 
 def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):

@@ -41,7 +41,6 @@ SOLUTIONS, EXERCISES = ROOT / "notebooks" / "solutions", ROOT / "notebooks" / "e
 COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
 NOT_HANDED_IN = "not handed in"
 READING = 180  # seconds that a submission may take beside what it takes in its sandboxes
-GB = 1_000_000_000
 
 
 def sources(names: list[str]) -> list[Path]:
@@ -105,14 +104,15 @@ def grade(folder: Path, course: Path, kind: str = "", workers: int = 0, limits: 
     course.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(course / "grading.lock", timeout=0):
-            how = Grading(Course(course), kind, workers or _workers(), limits or sandbox.Limits())
+            limits = limits or sandbox.Limits()
+            how = Grading(Course(course), kind, workers or _workers(limits), limits)
             return _grade(folder, how)
     except Timeout:
         raise SystemExit(f"{course} is being graded already: wait for it to end") from None
 
 
-def _workers() -> int:
-    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // (2 * GB)))
+def _workers(limits: sandbox.Limits) -> int:
+    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // limits.memory))
 
 
 def _grade(folder: Path, how: Grading) -> int:

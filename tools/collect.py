@@ -7,7 +7,8 @@
 * folders as Moodle names them: ``Ada Lovelace_12345_assignsubmission_file``
 
 A student's id is the folder's name, or the platform's number. What lies in a student's folder is that student's,
-whatever the files are called. Links, pipes, devices and archives are never opened.
+whatever the files are called. An id that two people have is a problem of both. Links, pipes, devices
+and archives are never opened.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-CANVAS = re.compile(r"[^_]+(_LATE)?_(?P<id>\d+)_\d+_(?P<rest>.+)", re.IGNORECASE)
-MOODLE = re.compile(r".+?_(?P<id>\d+)_assignsubmission_.*")
-IGNORED = {".ipynb_checkpoints", "__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitkeep"}
+CANVAS = re.compile(r"(?P<person>[^_]+)(_LATE)?_(?P<id>\d+)_\d+_(?P<rest>.+)", re.IGNORECASE)
+# Greedy: a person's name may look like an id, and the platform's own id is the last one.
+MOODLE = re.compile(r"(?P<person>.+)_(?P<id>\d+)_assignsubmission_(file|onlinetext)_?")
+IGNORED = {".ipynb_checkpoints", "__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitkeep", "timestamp.txt"}
 MB = 1_000_000
 MOST_FILE = 20 * MB
 # Terminal escapes, control characters, marks that turn a line's direction, halves of characters.
@@ -78,19 +80,18 @@ def collect(folder: Path, exercises: dict[str, set[str]]) -> list[Submission]:
     Args:
         folder: where submissions lie.
         exercises: for each exercise's stem the names of its graded cells: so a renamed file is known.
-
-    Raises:
-        SystemExit: the names of two folders become the same id.
     """
     newest: dict[tuple[str, str], Submission] = {}
     others: dict[tuple[str, str], Submission] = {}
-    owners: dict[str, str] = {}
-    for path, parts, when in sorted(_files(folder), key=lambda file: (file[2], file[1])):
-        owner, name, notes = _owner(parts)
+    files = sorted(_files(folder), key=lambda file: (file[2], file[1]))
+    people = _people(files)
+    for path, parts, when in files:
+        owner, person, name, notes = _owner(parts)
         student = safe(owner)
-        if owners.setdefault(student.casefold(), owner) != owner:
-            both = f"{one_line(owner)} and {one_line(owners[student.casefold()])}"
-            raise SystemExit(f"two folders fall together: {both}. Rename one of them.")
+        if len(same := people[student.casefold()]) > 1:
+            problem = f"the same id for {' and '.join(map(one_line, sorted(same)))}: rename one of them"
+            others[student, person] = Submission(student, "", path, one_line("/".join(parts)), when, notes, problem)
+            continue
         exercise, problem = _exercise(path, name, exercises)
         notes += () if name.startswith(exercise) else (f"the file was called {one_line(name)}",)
         one = Submission(student, exercise, path, one_line("/".join(parts)), when, notes, problem)
@@ -98,6 +99,15 @@ def collect(folder: Path, exercises: dict[str, set[str]]) -> list[Submission]:
             one = dataclasses.replace(one, notes=(*notes, f"an older file is left out: {older.name}"))
         (newest if exercise else others)[student, exercise] = one
     return [*(newest[key] for key in sorted(newest)), *others.values()]
+
+
+def _people(files: list[tuple[Path, tuple[str, ...], datetime]]) -> dict[str, set[str]]:
+    """For each id the people that it can stand for: more than one, and nobody knows whose a file is."""
+    people: dict[str, set[str]] = {}
+    for _, parts, _ in files:
+        owner, person, _, _ = _owner(parts)
+        people.setdefault(safe(owner).casefold(), set()).add(person)
+    return people
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, tuple[str, ...], datetime]]:
@@ -111,17 +121,18 @@ def _files(folder: Path) -> Iterator[tuple[Path, tuple[str, ...], datetime]]:
 
 
 def _of_class(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """A path without the folder that platforms put around a class: ``submissions``, or one that begins so."""
-    return parts[1:] if len(parts) > 1 and parts[0].lower().startswith("submissions") else parts
+    """A path without the folder ``submissions`` around a class. A student's folder may begin so: it stays."""
+    return parts[1:] if len(parts) > 1 and parts[0] == "submissions" else parts
 
 
-def _owner(parts: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-    """Whose a file is, its own name, and what a teacher should know of that."""
+def _owner(parts: tuple[str, ...]) -> tuple[str, str, str, tuple[str, ...]]:
+    """A file's owner by id, and by the name before it; the file's own name; what a teacher should know of that."""
     if platform := MOODLE.fullmatch(parts[0]) if len(parts) > 1 else CANVAS.fullmatch(parts[0]):
-        return platform["id"], platform.groupdict().get("rest", parts[-1]), ()
+        return platform["id"], platform["person"], platform.groupdict().get("rest", parts[-1]), ()
     if len(parts) > 1:  # a file's name says nothing of its owner there: the student chose it
-        return parts[0], parts[-1], ()
-    return Path(parts[0]).stem, parts[0], ("it lies in no student's folder",)
+        return parts[0], parts[0], parts[-1], ()
+    stem = Path(parts[0]).stem
+    return stem, stem, parts[0], ("it lies in no student's folder",)
 
 
 def _exercise(path: Path, name: str, exercises: dict[str, set[str]]) -> tuple[str, str]:
@@ -131,7 +142,10 @@ def _exercise(path: Path, name: str, exercises: dict[str, set[str]]) -> tuple[st
     named = next((stem for stem in exercises if name.startswith(stem)), "")
     if path.stat().st_size > MOST_FILE:
         return named, f"it has more than {MOST_FILE // MB} MB, the most that a file may have"
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return named, f"it can't be read: {error.strerror}"
     if named and (name.lower().endswith(".ipynb") or b'"cells"' in data):  # some add .txt or .json to a notebook
         return named, ""
     ids = {word.decode() for word in re.findall(rb'"grade_id":\s*"([\w-]{1,80})"', data)}

@@ -33,6 +33,15 @@ from course import configure
 configure(get_config())  # noqa: F821
 """
 
+SERVER = """c = get_config()  # noqa: F821
+# What students wrote is shown as text alone. Should anything slip through, a browser loads nothing from elsewhere.
+POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
+    "form-action 'self'; base-uri 'self'; frame-ancestors 'self'"
+)
+c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
+"""
+
 
 class FillIn(NbGraderPreprocessor):  # type: ignore[misc]
     """Runs nothing: fills in what a notebook gave in the sandbox, when ``make grade`` ran it."""
@@ -72,6 +81,7 @@ class Course:
         warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
         (self.folder / "exchange").mkdir(parents=True, exist_ok=True)
         (self.folder / "nbgrader_config.py").write_text(SETTINGS.format(tools=str(sandbox.TOOLS)), "utf-8")
+        (self.folder / "jupyter_server_config.py").write_text(SERVER, "utf-8")  # for formgrader
         config = configure(Config())
         config.CourseDirectory.root = str(self.folder)
         config.Exchange.root = str(self.folder / "exchange")  # else it complains of a missing system folder

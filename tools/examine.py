@@ -26,7 +26,7 @@ def examine(notebook: NotebookNode, stem: str, kind: str, limits: sandbox.Limits
     """Run and check a rebuilt notebook; never raises for what a submission does.
 
     Returns:
-        ``outputs`` and ``counts`` of its code cells; of each check by its cell's name in ``checks`` whether it is
+        ``outputs`` of its code cells; of each check by its cell's name in ``checks`` whether it is
         ``passed``, and the ``report``; what is ``copied`` from the package; the ``problem``, "" for none.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

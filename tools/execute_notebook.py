@@ -69,7 +69,7 @@ class _Client(NotebookClient):
 
 
 def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
-    """Run the cells, and return outputs, counts, works, and what went wrong with the whole."""
+    """Run the cells, and return outputs, works, and what went wrong with the whole."""
     notebook = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_code_cell(SAVE.format(**cell["check"]) if cell.get("check") else cell["source"])
@@ -98,8 +98,7 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
     except (CellTimeoutError, CellExecutionError, RuntimeError, OSError) as error:
         problem = f"{type(error).__name__}: {str(error)[:300]}"
     works = {path.name: base64.b64encode(path.read_bytes()).decode() for path in WORKS.glob("*") if path.is_file()}
-    counts = [cell.get("execution_count") for cell in notebook.cells]
-    return {"outputs": [cell.outputs for cell in notebook.cells], "counts": counts, "works": works, "problem": problem}
+    return {"outputs": [cell.outputs for cell in notebook.cells], "works": works, "problem": problem}
 
 
 def limit(message: dict[str, Any]) -> None:

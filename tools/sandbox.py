@@ -45,7 +45,8 @@ class Limits:
         total_seconds: of all cells together, and again of all checks.
         memory: bytes of all its processes together.
         processes: at a time, threads included.
-        disk: bytes of each of its folders, and of what comes out.
+        disk: bytes of each of its folders.
+        answer: bytes of what comes out; read as JSON they take 25 times as much memory.
     """
 
     cell_seconds: int = 60
@@ -54,6 +55,7 @@ class Limits:
     memory: int = 4_000 * MB
     processes: int = 128
     disk: int = 64 * MB
+    answer: int = 8 * MB
 
 
 class Stopped(Exception):
@@ -185,7 +187,7 @@ def run(program: str, message: dict[str, Any], kind: str, limits: Limits) -> Any
                 _end(process, kind, name)
         out.seek(0)
         try:
-            return json.loads(out.read(limits.disk))
+            return json.loads(out.read(limits.answer))
         except (ValueError, RecursionError):
             raise Stopped("the notebook's process ended itself, or what it answered can't be read") from None
 
@@ -226,8 +228,8 @@ def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> N
     while process.poll() is None:
         if time.monotonic() - began > limits.total_seconds:
             raise Stopped(f"the notebook took more than {limits.total_seconds} seconds")
-        if os.fstat(out.fileno()).st_size > limits.disk:
-            raise Stopped(f"more than {limits.disk // MB} MB of output")
+        if os.fstat(out.fileno()).st_size > limits.answer:
+            raise Stopped(f"more than {limits.answer // MB} MB of output")
         if _memory(process.pid) > limits.memory:
             raise Stopped(f"more than {limits.memory // MB} MB of memory")
         if psutil.virtual_memory().available < LEAST_FREE:
