@@ -134,6 +134,13 @@ def norm(mean=lambda x: x.mean(-1, keepdim=True), spread=None, end=lambda y, w, 
     return layer_norm
 
 
+def norm_by_moments(x, weight, bias, eps):
+    """Right by hand; far from 0 the difference of two large numbers has few digits."""
+    mean = x.mean(-1, keepdim=True)
+    variance = (x * x).mean(-1, keepdim=True) - mean * mean
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
 def norm_in_place(x, weight, bias, eps):
     x -= x.mean(-1, keepdim=True)
     return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight + bias
@@ -256,6 +263,7 @@ WRONG = {
         Wrong(
             "no eps below 1e-6", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, max(eps, 1e-6)), "eps=1e-09"
         ),
+        Wrong("the mean of squares minus the squared mean", norm_by_moments, "numbers about 100"),
         Wrong("no eps", norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "It looks like no eps"),
     ],
     "drop_path": [

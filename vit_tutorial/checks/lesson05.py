@@ -109,6 +109,11 @@ def _norm_cases() -> list[Case]:
             x[-1, -1] = x[-1, -1].mean()  # a constant token, and in one case a constant image
         label = f"x {shape}, eps={eps:g}{f', numbers about {size:g}' if size != 1 else ''}"
         made.append(Case(label, (x, normal(shape[-1], seed=2), normal(shape[-1], seed=3), eps)))
+    # The mean of the squares minus the square of the mean loses its digits here.
+    far_from_0 = normal(2, 3, 8, seed=1) + 100
+    made.append(
+        Case("x (2, 3, 8), eps=1e-06, numbers about 100", (far_from_0, normal(8, seed=2), normal(8, seed=3), 1e-6))
+    )
     return made
 
 

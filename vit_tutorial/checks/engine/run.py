@@ -91,8 +91,8 @@ def _verdict(exercise: Exercise, right: Result, given: Outcome) -> str:
 
 def changed_in_place(right: Result, given: Result) -> str:
     """Which argument was changed in place, "" for none."""
-    left = given.get(ARGUMENTS)
-    return "" if left == right.get(ARGUMENTS) else str(left)
+    left, untouched = given.get(ARGUMENTS, ""), right.get(ARGUMENTS, "")
+    return "" if left in ("", untouched) else str(left)
 
 
 def references(exercise: Exercise) -> list[Result]:
