@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -343,6 +344,42 @@ def test_checks_are_the_teachers_and_what_was_touched_is_noticed(tool, tmp_path,
     assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
+@pytest.mark.parametrize("text", ["x = 1\n" + "\n " * 12_500 + "y = 2", "\n" * 30_000, "x = '" + "(" * 50_000 + "'"])
+def test_no_cell_takes_the_highlighter_long(tool, tmp_path, text):
+    path = hand_in(COPY, tmp_path, "ada", patchify=text)
+    notebook, noticed = tool.rebuild(tool.read(path), nbformat.read(COPY, 4))
+    (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "patchify"]
+    assert len(cell.source) <= 20_000
+    assert cell.source.count("\n") < 6
+    assert ("y = 2" in cell.source) == ("y = 2" in text)
+    assert noticed == ["a cell was cut to 20000 characters, or runs of blank lines to 3"]
+
+
+def test_hidden_tests_are_parted_in_one_pass(tool):
+    rebuild = sys.modules["rebuild"]
+    begin, end = "### BEGIN HIDDEN TESTS\n", "### END HIDDEN TESTS"
+    assert rebuild.without_hidden(f"a\n{begin}b\n{end}\nc") == ("a\nc", "b\n")
+    assert rebuild.without_hidden("a\n") == ("a\n", "")
+    began = time.process_time()
+    rebuild.without_hidden(begin * 40_000)
+    assert time.process_time() - began < 1
+
+
+def test_who_waits_for_the_gradebook_is_not_ended(tool, tmp_path, monkeypatch):
+    """The time that others take to be entered is no part of a submission's own."""
+    path = hand_in(COPY, tmp_path / "in", "ada")
+    course = tool.Course(tmp_path / "course")
+    monkeypatch.setattr(tool, "READING", 4)
+    monkeypatch.setattr(tool, "examine", lambda *_: {"problem": "", "copied": []})
+    monkeypatch.setattr(tool.Course, "enter", lambda *_, **__: "")
+    one = tool.Submission("ada", FIRST.stem, path, path.name, datetime.now(UTC))
+    how = tool.Grading(course, "none", 1, tool.sandbox.Limits(total_seconds=0))
+    lock = tool.FileLock(course.folder / "gradebook.lock", thread_local=False)
+    lock.acquire()
+    threading.Timer(6, lock.release).start()
+    assert [outcome["problem"] for _, outcome in tool._in_processes([one], how, 1)] == [""]
+
+
 def test_nothing_but_text_is_taken_from_a_notebook(tool, tmp_path):
     notebook, _ = rebuilt(tool, tmp_path, hostile._imitated)
     own = [cell for cell in notebook.cells if cell.source in ("20.0", "    <script>fired=1</script>")]
@@ -511,7 +548,7 @@ def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
 # ---- Tricks ------------------------------------------------------------------------------------------------------
 
 # What a work does in its own process can pass for a right one; TEACHING.md says what to look for.
-FORGED = {"in_another_process"}
+FORGED = {"in_another_process", "the_checks_own_numbers"}
 
 
 def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:

@@ -13,6 +13,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import multiprocessing
 import os
 import shutil
@@ -40,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS, EXERCISES = ROOT / "notebooks" / "solutions", ROOT / "notebooks" / "exercises"
 COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
 NOT_HANDED_IN = "not handed in"
-READING = 180  # seconds that a submission may take beside what it takes in its sandboxes
+READING = 180  # seconds to read a submission and start its sandboxes, and again to enter its marks
 
 
 def sources(names: list[str]) -> list[Path]:
@@ -174,16 +175,18 @@ def _outcomes(found: list[Submission], how: Grading) -> Iterator[tuple[Submissio
 def _in_processes(waiting: list[Submission], how: Grading, workers: int) -> Iterator[tuple[Submission, dict[str, Any]]]:
     left, running = list(reversed(waiting)), dict[Any, Any]()
     most = 2 * how.limits.total_seconds + READING
+    forking = multiprocessing.get_context("fork")
     try:
         while left or running:
             while left and len(running) < workers:
                 one = left.pop()
-                process = multiprocessing.get_context("fork").Process(target=_grade_one, args=(one, how))
+                end = forking.Value("d", time.monotonic() + most, lock=False)
+                process = forking.Process(target=_grade_one, args=(one, how, end))
                 process.start()
-                running[process.sentinel] = process, one, time.monotonic()
+                running[process.sentinel] = process, one, end
             wait(list(running), timeout=1.0)
-            for sentinel, (process, one, began) in list(running.items()):
-                if process.is_alive() and time.monotonic() - began < most:
+            for sentinel, (process, one, end) in list(running.items()):
+                if process.is_alive() and time.monotonic() < end.value:
                     continue
                 process.kill()
                 process.join()
@@ -196,8 +199,11 @@ def _in_processes(waiting: list[Submission], how: Grading, workers: int) -> Iter
             process.kill()
 
 
-def _grade_one(one: Submission, how: Grading) -> None:
-    """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks."""
+def _grade_one(one: Submission, how: Grading, end: Any) -> None:
+    """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks.
+
+    ``end`` is when it is ended, shared with the process that does so.
+    """
     release = nbformat.read(EXERCISES / f"{one.exercise}.ipynb", 4)
     problem, cells = one.problem, []
     try:
@@ -218,7 +224,9 @@ def _grade_one(one: Submission, how: Grading) -> None:
         write(copy, text)
         write(copy.with_name("timestamp.txt"), one.when.strftime("%Y-%m-%d %H:%M:%S UTC"))
     write(path, json.dumps(outcome | {"noticed": [*outcome["copied"], *noticed]}))
+    end.value = math.inf  # it must not pay for those who are entered before it
     with FileLock(how.course.folder / "gradebook.lock"):
+        end.value = time.monotonic() + READING
         said = how.course.enter(one.student, one.exercise, autograde=not done)
     if said:
         write(path, json.dumps(outcome | {"problem": said, "noticed": noticed}))

@@ -13,7 +13,7 @@ import nbformat
 import sandbox
 from collect import clean, one_line
 from nbformat import NotebookNode
-from rebuild import HIDDEN, as_plain, is_answer, is_check, name_of
+from rebuild import as_plain, is_answer, is_check, name_of, without_hidden
 
 SOLUTIONS = sandbox.TOOLS.parent / "notebooks" / "solutions"
 CHECK = re.compile(r"assert checks\.check_(\w+)\((\w+)\)")
@@ -89,7 +89,7 @@ def _found(
 def _source(stem: str) -> tuple[dict[str, str], str, list[str]]:
     """Of an exercise's solved source the hidden tests by their cells' names, the given code, the model answers."""
     cells = [cell for cell in nbformat.read(SOLUTIONS / f"{stem}.ipynb", 4).cells if cell.cell_type == "code"]
-    hidden = {name_of(cell): "".join(HIDDEN.findall(cell.source)) for cell in cells}
+    hidden = {name_of(cell): without_hidden(cell.source)[1] for cell in cells}
     given = [cell.source for cell in cells if name_of(cell).startswith("given") and "progress" not in cell.source]
     return hidden, "\n".join(given) + "\n", [cell.source for cell in cells if is_answer(cell)]
 
@@ -100,7 +100,7 @@ def fill_in(notebook: NotebookNode, outcome: dict[str, Any]) -> None:
     for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.outputs, cell.execution_count = next(outputs, []), number + 1
         if is_check(cell):
-            cell.source = HIDDEN.sub("", cell.source).strip()  # feedback would show them
+            cell.source = without_hidden(cell.source)[0].strip()  # feedback would show them
             result = outcome["checks"].get(name_of(cell), {"passed": False, "report": ""})
             cell.outputs = [] if result["passed"] else [o for o in cell.outputs if o["output_type"] == "error"]
             cell.outputs += [nbformat.v4.new_output("stream", name="stdout", text=result["report"])]

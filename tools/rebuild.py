@@ -7,7 +7,6 @@ names of cells are always the teacher's.
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,10 @@ import nbformat
 from collect import MOST_FILE, clean
 from nbformat import NotebookNode
 
-MOST_CELLS, MOST_SOURCE, MOST_SOURCES = 500, 100_000, 1_000_000  # cells, characters of one and of all
+MOST_CELLS, MOST_SOURCE, MOST_SOURCES = 500, 20_000, 1_000_000  # cells, characters of one and of all
+MOST_BLANK = 3  # blank lines in a run: feedback's highlighter takes minutes for thousands
 DELETED = "# This cell was deleted."
-HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS\n?", re.DOTALL)
+BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS\n", "### END HIDDEN TESTS"
 
 Cell = dict[str, Any]
 
@@ -53,7 +53,7 @@ def _cell(cell: Cell) -> Cell:
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     return {
         "cell_type": "code" if cell.get("cell_type") == "code" else "markdown",
-        "source": clean("".join(map(str, source)) if isinstance(source, list) else source, MOST_SOURCE),
+        "source": clean("".join(map(str, source)) if isinstance(source, list) else source),
         "id": clean(cell.get("id", ""), 100),
         "name": clean(nbgrader.get("grade_id", ""), 100) if isinstance(nbgrader, dict) else "",
     }
@@ -61,7 +61,10 @@ def _cell(cell: Cell) -> Cell:
 
 def rebuild(submitted: list[Cell], release: NotebookNode) -> tuple[NotebookNode, list[str]]:
     """The release with the student's answers, and cells of their own where they had them; what was noticed."""
-    answers, extra, notes = _placed(submitted, release)
+    shortened = [cell | {"source": _shortened(cell["source"])} for cell in submitted]
+    answers, extra, notes = _placed(shortened, release)
+    if shortened != submitted:
+        notes.append(f"a cell was cut to {MOST_SOURCE} characters, or runs of blank lines to {MOST_BLANK}")
     cells = list(_new(extra.get(-1, [])))
     for place, ours in enumerate(release.cells):
         theirs = answers.get(place)
@@ -71,6 +74,16 @@ def rebuild(submitted: list[Cell], release: NotebookNode) -> tuple[NotebookNode,
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
     return nbformat.v4.new_notebook(cells=cells, metadata=release.metadata), notes
+
+
+def _shortened(source: str) -> str:
+    """A cell's source of a length, and with runs of blank lines, that feedback's highlighter can take."""
+    lines, blank = [], 0
+    for line in source.split("\n"):
+        blank = 0 if line.strip() else blank + 1
+        if blank <= MOST_BLANK:
+            lines.append(line)
+    return "\n".join(lines)[:MOST_SOURCE]
 
 
 def _placed(submitted: list[Cell], release: NotebookNode) -> tuple[dict[int, Cell], dict[int, list[Cell]], list[str]]:
@@ -101,7 +114,7 @@ def _touched(ours: NotebookNode, theirs: Cell | None) -> Iterator[str]:
         yield f"{_title(ours)} was deleted"
     elif theirs["cell_type"] != ours.cell_type:
         yield f"{_title(ours)} was turned into a {theirs['cell_type'].capitalize()} cell"
-    elif not is_answer(ours) and HIDDEN.sub("", theirs["source"]).strip() != ours.source.strip():
+    elif not is_answer(ours) and without_hidden(theirs["source"])[0].strip() != ours.source.strip():
         yield f"{_title(ours)} was changed"
 
 
@@ -138,6 +151,13 @@ def as_plain(text: str) -> str:
 def name_of(cell: NotebookNode) -> str:
     """Nbgrader's name of a cell of the release, "" for one that has none."""
     return str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+
+
+def without_hidden(source: str) -> tuple[str, str]:
+    """A check's source without its hidden tests, and these."""
+    before, _, after = source.partition(BEGIN_HIDDEN)
+    hidden, _, rest = after.partition(END_HIDDEN)
+    return before + rest.removeprefix("\n"), hidden
 
 
 def is_answer(cell: NotebookNode) -> bool:
