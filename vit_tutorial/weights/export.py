@@ -93,7 +93,7 @@ def timm_model(model: ViT) -> nn.Module:
     )  # fmt: skip
     no_k_bias = config.qkv_bias and not modern.k_bias
     if modern.position_bias:
-        if config.pool == "attention":
+        if modern.pool == "attention":
             raise ValueError("timm's Beit has no attention pooling: this model has position biases and pools so")
         found: nn.Module = timm.models.beit.Beit(
             **shared, use_abs_pos_emb=config.position == "learned", use_rel_pos_bias=True, use_fc_norm=modern.pool_norm
