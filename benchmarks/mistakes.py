@@ -1,4 +1,4 @@
-"""What a mistake in a ViT's code costs (lessons 02 and 06): on trained models and random encoders, on images held out.
+"""What a mistake in a ViT's code costs (lessons 02 and 06): on trained models, on images held out.
 
 ``python benchmarks/mistakes.py --data cifar10-jpeg`` appends a row for each model and mistake to mistakes.csv beside it
 and prints the table, with paired 95 % intervals over the images. Rows that are there are not measured again: when the
@@ -81,21 +81,6 @@ def add_rows(name: str, seed: int, models: dict[str, Answer], images: Tensor, la
         sheet.add(CSV, COLUMNS, row)
 
 
-def random_encoder(data: dict[str, Tensor], prepare: Callable[[Tensor], Tensor], seed: int) -> vt.ViT:
-    """A ViT that was never trained, but for its head: by least squares, on 4,000 photographs of the training split."""
-    torch.manual_seed(seed)
-    model = vt.ViT(vt.load("photographs").model.config).eval()
-    images, labels = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
-    y = logits_of(lambda x: model.features(x)[:, 0], images)  # (B, D)
-    y = torch.cat([y, torch.ones(len(y), 1)], dim=1).double()  # (B, D + 1), for the bias
-    target = F.one_hot(labels, 10).double()
-    solution = torch.linalg.solve(y.T @ y + 1e-4 * len(y) * torch.eye(y.shape[1]), y.T @ target).float()
-    with torch.no_grad():
-        model.head.weight.copy_(solution[:-1].T)
-        model.head.bias.copy_(solution[-1])
-    return model
-
-
 def with_table(model: vt.ViT, prepare: vt.data.Preprocessing, size: tuple[int, int], table: Tensor) -> Answer:
     """The same weights at another size of images (H, W), with this table of positions (1, T, D) (lesson 02)."""
     other = vt.ViT(replace(model.config, image_size=size)).eval()
@@ -160,10 +145,6 @@ def measure(data: dict[str, Tensor], number: int) -> None:
     model, _, prepare = vt.load("photographs")
     images, labels = prepare(data["validation_images"][:number].float() / 255), data["validation_labels"][:number]
     done = {(row["model"], int(row["seed"])) for row in sheet.read(CSV)}
-    for seed in range(1, 4):
-        if ("random encoder", seed) not in done:
-            encoder = random_encoder(data, prepare, seed)
-            add_rows("random encoder", seed, variants(encoder, {"drop_path": 0.05}), images[:1000], labels[:1000])
     if ("photographs", 0) not in done:
         add_rows("photographs", 0, variants(model, {"drop_path": 0.05}), images, labels)
     pictures, truth = data["test_images"][::10].float() / 255, data["test_labels"][::10]

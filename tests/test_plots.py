@@ -148,3 +148,11 @@ def test_dots_draws_every_run_and_the_median() -> None:
     assert (heights[0], heights[2], heights[3]) == (0.0, 0.0, 1.0)
     assert [bar.get_segments()[0][0][0] for bar in ax.collections] == [1.0, 2.0]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chance"]
+
+
+def test_hits_and_differences_draw_each_row_but_the_reference() -> None:
+    hits, differences = {"right": 9, "a": 8, "b": 2}, {"right": 0.0, "a": 0.01, "b": 3.0}
+    left, right = plots.hits_and_differences(hits, differences, total=10, bound=1e-10).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["a", "b"]
+    assert list(left.lines[0].get_xdata()) == [9, 9] and list(left.lines[1].get_xdata()) == [8, 2]
+    assert list(right.lines[0].get_xdata()) == [1e-10, 1e-10] and list(right.lines[1].get_xdata()) == [0.01, 3.0]

@@ -24,7 +24,7 @@ from vit_tutorial.plots.figures import (
 )
 from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number, slopes
-from vit_tutorial.plots.measured import intervals, loss_curves, shares
+from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, shares
 from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.positions import answers_to, paired_runs
@@ -58,6 +58,7 @@ __all__ = [
     "five_steps",
     "groups",
     "heatmaps",
+    "hits_and_differences",
     "intervals",
     "law_curves",
     "light_maps",

@@ -51,6 +51,36 @@ def intervals(
 
 
 @styled
+def hits_and_differences(
+    hits: Mapping[str, int], differences: Mapping[str, float], *, total: int, bound: float
+) -> Figure:
+    """What counting answers shows and what comparing logits shows, a row for each name; the first is the reference.
+
+    Args:
+        hits: {name: correct answers}.
+        differences: {name: largest difference of a logit from the reference's}.
+        total: how many answers there are.
+        bound: the largest difference that rounding explains.
+    """
+    reference, *names = hits
+    rows = range(len(names))
+    figure = Figure(figsize=(8.5, 0.36 * len(names) + 1.1), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.axvline(hits[reference], color=PALETTE["muted"], linestyle="--")
+    left.plot([hits[name] for name in names], rows, "o", color=PALETTE["query"])
+    left.set(xlim=(0, total), xlabel=f"correct answers of {total}")
+    right.axvline(bound, color=PALETTE["muted"], linestyle="--")
+    right.semilogx([differences[name] for name in names], rows, "o", color=PALETTE["query"])
+    right.set(xlim=(bound / 10, 1e3), xlabel="largest difference of a logit")
+    for ax in (left, right):
+        ax.set_yticks(rows, names)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    return figure
+
+
+@styled
 def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
     """What each whole is made of: a bar from 0 to 100 % for each, parts in the same order and colour.
 
