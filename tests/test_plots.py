@@ -154,5 +154,7 @@ def test_hits_and_differences_draw_each_row_but_the_reference() -> None:
     hits, differences = {"right": 9, "a": 8, "b": 2}, {"right": 0.0, "a": 0.01, "b": 3.0}
     left, right = plots.hits_and_differences(hits, differences, total=10, bound=1e-10).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["a", "b"]
-    assert list(left.lines[0].get_xdata()) == [9, 9] and list(left.lines[1].get_xdata()) == [8, 2]
-    assert list(right.lines[0].get_xdata()) == [1e-10, 1e-10] and list(right.lines[1].get_xdata()) == [0.01, 3.0]
+    assert list(left.lines[0].get_xdata()) == [9, 9]
+    assert list(left.lines[1].get_xdata()) == [8, 2]
+    assert list(right.lines[0].get_xdata()) == [1e-10, 1e-10]
+    assert list(right.lines[1].get_xdata()) == [0.01, 3.0]
