@@ -207,7 +207,7 @@ WRONG = {
     ],
     "relevance_matrix": [
         Wrong("one layer forgotten", lambda w, g: relate()(w, g) if len(w) > 1 else w[0].mean(1), "1 layer of"),
-        Wrong("kept", kept_by_shape(relevance_by_loops), "the result of a second call, with other inputs"),
+        Wrong("kept", kept_by_shape(relevance_by_loops), "the result of a second call with other inputs"),
     ],
     "position_similarity": [
         Wrong("with a batch", lambda p: cosines(p[:, 1:]), "has shape"),

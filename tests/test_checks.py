@@ -21,9 +21,10 @@ from vit_tutorial import checks
 from vit_tutorial.checks.engine import (
     Case,
     ModelSnapshot,
+    Observation,
     Question,
+    Row,
     TorchCalls,
-    Words,
     compare,
     pencil,
     progress,
@@ -62,7 +63,7 @@ def said(capsys) -> str:
 def test_a_mistake_is_caught_and_named(exercise, mistake):
     wrong = mistake.wrong
     work = (lambda: exercise.right | wrong) if isinstance(wrong, dict) else wrong
-    passed, text = hand_in(exercise.name, work, watched=False)
+    passed, text = hand_in(exercise.name, work, may_call_anything=True)
     assert not passed
     assert f"It looks like {mistake.name}. {mistake.says}" in text
     assert f'Reread in lesson {mistake.lesson or exercise.lesson}: "{mistake.reread}"' in text
@@ -211,11 +212,6 @@ def test_the_stub_is_not_a_mistake(capsys):
     assert said(capsys) == "patchify: not written yet"
 
 
-def test_numbers_left_to_chance_are_called_so():
-    text = hand_in("patchify", lambda *a: right(*a) + 0.1 * torch.rand(1))[1]
-    assert "The same input gives other numbers in another call." in text
-
-
 def test_prints_are_kept_short():
     def chatty(images, patch_size):
         for number in range(1000):
@@ -244,10 +240,8 @@ def test_the_notebook_stays_as_it_was():
     [
         (2.0, [2.0], ""),
         (2.0, [2.0, 2.0], "n is a list, expected a number"),
-        (2.0, Words("a story"), "n is a story"),
         (2.0, True, "n is a bool, expected a number"),
-        (2, 10**400, "n is inf, expected 2"),
-        (2.0, Decimal("2.0009"), ""),
+        (2, 10**400, "expected 2"),
         (2.0, 2.0 + 2.1e-3, "n is 2.0021, expected 2"),
         (0.0, -1.1e-3, "n is -0.0011, expected 0"),
         (1000.0, 1000.9, ""),
@@ -371,7 +365,7 @@ class Remembers(Odd):
         (NoClass, "NoClass(...) gives a str, expected an nn.Module"),
         (WithDropout, "the result in training mode, compared with evaluation mode, is another one"),
         (Cut, "the numbers are right, but gradient of proj.weight is missing"),
-        (Remembers, "the result of a second call, with other inputs,"),
+        (Remembers, "the result of a second call with other inputs"),
     ],
 )
 def test_a_layer_is_told_what_is_wrong_with_it(work, words):
@@ -397,13 +391,13 @@ ROWS = torch.tensor([[0.3, 0.5, 0.9], [1.2, -0.7, 2.1]])
         (ROWS.flip(0), "The right numbers are all there, and each index of axis 1 has its own, but not all"),
         (ROWS.flip(0, 1), "The right numbers are all there, but in other places"),
         (ROWS + torch.tensor([0.0, 0.0, 1.0]), "All that is wrong is at index 2, the last along axis 1 (of 3)"),
-        (ROWS / 0, "All of your numbers are infinite."),
+        (ROWS / 0, ""),
         (ROWS.square() + 3, ""),
         (ROWS * torch.tensor([1.001, 1.0011, 1.001]), ""),
     ],
 )
 def test_what_the_numbers_show(given, words):
-    rows = [(Case("x"), {"result": ROWS}, {"result": given})]
+    rows = [Row(Case("x"), Observation({"result": ROWS}), Observation({"result": given}))]
     seen = symptoms.symptom(rows, PATCHIFY)
     assert words in seen
     assert bool(seen) is bool(words)
@@ -411,15 +405,18 @@ def test_what_the_numbers_show(given, words):
 
 def test_what_holds_of_the_first_input_alone_is_told_with_its_name():
     rows = [
-        (Case("the first"), {"result": ROWS}, {"result": 2 * ROWS}),
-        (Case("the second"), {"result": ROWS}, {"result": 3 * ROWS}),
+        Row(Case("the first"), Observation({"result": ROWS}), Observation({"result": 2 * ROWS})),
+        Row(Case("the second"), Observation({"result": ROWS}), Observation({"result": 3 * ROWS})),
     ]
     assert symptoms.symptom(rows, PATCHIFY) == "Every number is 2 times the right one. (with the first)"
     assert symptoms.symptom(rows[:1], PATCHIFY, others=True).endswith("(with the first)")
 
 
 def test_between_single_numbers_a_factor_is_told_only_if_it_holds_of_several():
-    rows = [(Case("x"), {"result": torch.tensor(n)}, {"result": torch.tensor(1.7 * n)}) for n in (0.5, 0.3, 0.9)]
+    rows = [
+        Row(Case("x"), Observation({"result": torch.tensor(n)}), Observation({"result": torch.tensor(1.7 * n)}))
+        for n in (0.5, 0.3, 0.9)
+    ]
     assert symptoms.symptom(rows[:2], PATCHIFY) == ""
     assert symptoms.symptom(rows, PATCHIFY) == "Every number is 1.7 times the right one."
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from vit_tutorial.checks import engine
-from vit_tutorial.checks.engine import Case, Exercise, Grade, Mistake
+from vit_tutorial.checks.engine import Case, Exercise, Grade, Mistake, Work
 from vit_tutorial.checks.engine.progress import lessons_begun, print_progress
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def exercises(lesson: str) -> tuple[Exercise, ...]:
     return engine.exercises_of(importlib.import_module(f"{__name__}.lesson{lesson}"))
 
 
-def grade(exercise: Exercise | str, work: Any) -> Grade:
+def grade(exercise: Exercise | str, work: Work) -> Grade:
     """Run the check of one exercise, and return what it found. Never raises for a fault of the work.
 
     Args:

@@ -13,14 +13,14 @@ from vit_tutorial import patches as lesson
 from vit_tutorial.checks.engine import (
     Case,
     Exercise,
+    Mistake,
     Question,
-    Result,
+    Row,
     call,
     layer,
     normal,
     pencil,
     random_weights,
-    section,
 )
 
 _HAND = "1 · Four patches, by hand"
@@ -115,32 +115,25 @@ PATCHIFY = Exercise(
     cases=_patchify_cases,
     observe=call,
     mistakes=(
-        *section(
-            _RESHAPE,
-            (
-                "a reshape in place of a permute",
-                "reshape never changes the order of the numbers, so each of your patches is a run of pixels along "
-                "the rows of the image. Cut the axes in two first, then permute rows and columns of patches to the "
-                "front.",
-                _permuted(0, 1, 2, 3, 4, 5),
-            ),
+        Mistake(
+            name="a reshape in place of a permute",
+            says="reshape never changes the order of the numbers, so each of your patches is a run of pixels along the "
+            "rows of the image. Cut the axes in two first, then permute rows and columns of patches to the front.",
+            reread=_RESHAPE,
+            wrong=_permuted(0, 1, 2, 3, 4, 5),
         ),
-        *section(
-            _ORDER,
-            (
-                "channels last within a patch",
-                "Your patch goes pixel by pixel, with all channels of each. The agreed order is that of a Conv2d "
-                "kernel, channel by channel: the channel axis comes before the two axes inside the patch.",
-                _permuted(0, 2, 4, 3, 5, 1),
-            ),
+        Mistake(
+            name="channels last within a patch",
+            says="Your patch goes pixel by pixel, with all channels of each. The agreed order is that of a Conv2d "
+            "kernel, channel by channel: the channel axis comes before the two axes inside the patch.",
+            reread=_ORDER,
+            wrong=_permuted(0, 2, 4, 3, 5, 1),
         ),
-        *section(
-            _HAND,
-            (
-                "rows and columns of patches exchanged",
-                "You number the patches down the columns. They go like words on a page: rows before columns.",
-                _permuted(0, 4, 2, 1, 3, 5),
-            ),
+        Mistake(
+            name="rows and columns of patches exchanged",
+            says="You number the patches down the columns. They go like words on a page: rows before columns.",
+            reread=_HAND,
+            wrong=_permuted(0, 4, 2, 1, 3, 5),
         ),
     ),
 )
@@ -214,22 +207,18 @@ PATCH_EMBEDDING = Exercise(
     # An image needs no gradient: what learns is the matrix.
     observe=functools.partial(layer, differentiable=False),
     mistakes=(
-        *section(
-            _RESHAPE,
-            (
-                "a reshape in place of patchify",
-                "The matrix is right, but it meets runs of pixels along the rows instead of patches: permute before"
-                " the last reshape.",
-                _linear(_permuted(0, 1, 2, 3, 4, 5)),
-            ),
+        Mistake(
+            name="a reshape in place of patchify",
+            says="The matrix is right, but it meets runs of pixels along the rows instead of patches: permute before "
+            "the last reshape.",
+            reread=_RESHAPE,
+            wrong=_linear(_permuted(0, 1, 2, 3, 4, 5)),
         ),
-        *section(
-            _ORDER,
-            (
-                "channels last within a patch",
-                "You flatten a patch pixel by pixel; the weights expect a Conv2d kernel's order, channel by channel.",
-                _linear(_permuted(0, 2, 4, 3, 5, 1)),
-            ),
+        Mistake(
+            name="channels last within a patch",
+            says="You flatten a patch pixel by pixel; the weights expect a Conv2d kernel's order, channel by channel.",
+            reread=_ORDER,
+            wrong=_linear(_permuted(0, 2, 4, 3, 5, 1)),
         ),
     ),
 )
@@ -259,13 +248,13 @@ def _overlapping_cases() -> list[Case]:
     return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=3, stride=1", (torch.zeros(2, 3, 6, 5), 3, 1))]
 
 
-def _places(compared: list[tuple[Case, Result, Result]]) -> str:
+def _places(compared: list[Row]) -> str:
     """How many places a patch has, where there are more patches or fewer."""
     case, right, theirs = compared[0]
     images, P, stride = case.args
     down, across = ((n - P) // stride + 1 for n in images.shape[2:])
-    shape: tuple[int, ...] = tuple(getattr(theirs["result"], "shape", ()))
-    if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right["result"].shape[::2]):
+    shape: tuple[int, ...] = tuple(getattr(theirs.result, "shape", ()))
+    if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right.result.shape[::2]):
         return ""
     fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"
     return f"{fits}: {down * across} patches. Yours are {shape[1]} (with {case.label})."

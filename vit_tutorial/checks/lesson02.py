@@ -15,15 +15,14 @@ from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Fault,
+    Mistake,
+    Observation,
     Question,
-    Result,
-    Words,
     call,
     layer,
     normal,
     pencil,
     random_weights,
-    section,
 )
 
 _IN_FRONT = "In front, not at the end"
@@ -114,31 +113,28 @@ EMBED_TOKENS = Exercise(
     cases=_embed_cases,
     observe=call,
     mistakes=(
-        *section(
-            _BEFORE,
-            (
-                "positions added before the class token is in front",
-                "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
-                "Concatenate first, then add the whole table.",
-                lambda x, cls_token, position: torch.cat(
-                    [cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1
-                ),
-            ),
-            (
-                "positions added to the patches alone",
-                "The class token has a position, too, row 0 of the table: concatenate first, then add all of it.",
-                lambda x, cls_token, position: torch.cat(
-                    [cls_token.expand(len(x), -1, -1), x + position[:, 1:]], dim=1
-                ),
+        Mistake(
+            name="positions added before the class token is in front",
+            says="Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
+            "Concatenate first, then add the whole table.",
+            reread=_BEFORE,
+            wrong=lambda x, cls_token, position: torch.cat(
+                [cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1
             ),
         ),
-        *section(
-            _IN_FRONT,
-            (
-                "a class token at the end",
-                "The class token is token 0: it comes before the patches, and row 0 of the table is its row.",
-                lambda x, cls_token, position: torch.cat([x, cls_token.expand(len(x), -1, -1)], dim=1) + position,
+        Mistake(
+            name="positions added to the patches alone",
+            says="The class token has a position, too, row 0 of the table: concatenate first, then add all of it.",
+            reread=_BEFORE,
+            wrong=lambda x, cls_token, position: torch.cat(
+                [cls_token.expand(len(x), -1, -1), x + position[:, 1:]], dim=1
             ),
+        ),
+        Mistake(
+            name="a class token at the end",
+            says="The class token is token 0: it comes before the patches, and row 0 of the table is its row.",
+            reread=_IN_FRONT,
+            wrong=lambda x, cls_token, position: torch.cat([x, cls_token.expand(len(x), -1, -1)], dim=1) + position,
         ),
     ),
 )
@@ -147,7 +143,7 @@ EMBED_TOKENS = Exercise(
 # ---- The class ---------------------------------------------------------------------------------------------------
 
 
-def _start(work: Any, case: Case) -> Result:
+def _start(work: Any, case: Case) -> Observation:
     """How the two parameters of a new layer begin, in words."""
     layers = [dict(work(*case.build).named_parameters()) for _ in range(2)]
     found = {name.rpartition(".")[2]: [one[name].detach() for one in layers] for name in layers[0]}
@@ -157,14 +153,16 @@ def _start(work: Any, case: Case) -> Result:
     std = table.std().item()
     drawn = "all zeros" if not table.any() else f"numbers of standard deviation {std:.2g}"
     close = abs(std - 0.02) < 0.001 and abs(table.mean().item()) < 0.002
-    return {
-        "the start of a new class token": Words("not zeros" if found["cls_token"][0].any() else "zeros"),
-        "the start of new positions": Words("normal numbers of standard deviation 0.02" if close else drawn),
-        "the positions of another new layer": Words("the same" if torch.equal(table, another) else "drawn anew"),
-    }
+    return Observation(
+        {
+            "the start of a new class token": "not zeros" if found["cls_token"][0].any() else "zeros",
+            "the start of new positions": "normal numbers of standard deviation 0.02" if close else drawn,
+            "the positions of another new layer": "the same" if torch.equal(table, another) else "drawn anew",
+        }
+    )
 
 
-def _observe_embeddings(work: Any, case: Case) -> Result:
+def _observe_embeddings(work: Any, case: Case) -> Observation:
     if case.label == _NEW:
         return _start(work, case)
     return layer(work, case, differentiable=False)  # an image needs no gradient
@@ -236,28 +234,31 @@ SINCOS_POSITIONS = Exercise(
         for grid, dim in [((2, 3), 8), ((3, 2), 16), ((1, 5), 12), ((4, 5), 24), ((2, 140), 8), ((7, 7), 32)]
     ],
     observe=call,
-    mistakes=section(
-        _SINES,
-        (
-            "patches counted down the columns",
-            "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
-            _waves(indexing="xy"),
+    mistakes=(
+        Mistake(
+            name="patches counted down the columns",
+            says="Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
+            reread=_SINES,
+            wrong=_waves(indexing="xy"),
         ),
-        (
-            "the grid read as (columns, rows)",
-            "grid is (rows, columns), height first. With square grids the mistake doesn't show.",
-            lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
+        Mistake(
+            name="the grid read as (columns, rows)",
+            says="grid is (rows, columns), height first. With square grids the mistake doesn't show.",
+            reread=_SINES,
+            wrong=lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
         ),
-        (
-            "frequencies that end before 1/10000",
-            "You divide k by the number of frequencies, n = D/4. From 1 to 1/10000 there are n - 1 steps: "
-            "10000 ** (-k / (n - 1)).",
-            _waves(lambda many: 10_000.0 ** -(torch.arange(many) / many)),
+        Mistake(
+            name="frequencies that end before 1/10000",
+            says="You divide k by the number of frequencies, n = D/4. From 1 to 1/10000 there are n - 1 steps: 10000 "
+            "** (-k / (n - 1)).",
+            reread=_SINES,
+            wrong=_waves(lambda many: 10_000.0 ** -(torch.arange(many) / many)),
         ),
-        (
-            "channels that go frequency by frequency",
-            "The four blocks sin x, cos x, sin y, cos y come one after the other.",
-            lambda grid, dim: lesson.sincos_position_embedding(grid, dim).unflatten(-1, (4, -1)).mT.flatten(-2),
+        Mistake(
+            name="channels that go frequency by frequency",
+            says="The four blocks sin x, cos x, sin y, cos y come one after the other.",
+            reread=_SINES,
+            wrong=lambda grid, dim: lesson.sincos_position_embedding(grid, dim).unflatten(-1, (4, -1)).mT.flatten(-2),
         ),
     ),
 )
@@ -317,68 +318,64 @@ RESIZE_POSITIONS = Exercise(
     observe=call,
     forbidden=(lesson.resize_position_embedding,),
     mistakes=(
-        *section(
-            _GRID,
-            (
-                "positions flattened before resizing",
-                "You stretch the list of patches in one dimension, so rows and columns are lost. Lay it out as a "
-                "grid first: (1, D, rows, columns).",
-                _patches_as(lambda rows, old, new: _list(rows, new[0] * new[1])),
-            ),
-            (
-                "the class token in the grid",
-                "You lay out the first rows * columns rows of the table, the class token's among them, so that every "
-                "patch moves by one. Set row 0 aside first.",
-                lambda position, old, new: torch.cat([position[:, :1], _cubic(position[:, :-1], old, new)], dim=1),
-            ),
-            (
-                "a reshape in place of a transpose",
-                "The table is (1, N, D), and the channels must come first: transpose(1, 2), then reshape to (1, D, "
-                "rows, columns). A reshape alone mixes channels and patches.",
-                _patches_as(
-                    lambda rows, old, new: _maps_resized(rows.reshape(1, -1, *old), new).flatten(2).transpose(1, 2)
-                ),
-            ),
-            (
-                "a reshape in place of a transpose, on the way back",
-                "After interpolate the channels come first, (1, D, rows, columns): flatten(2), then transpose(1, 2). "
-                "A reshape to (1, N, D) mixes channels and patches.",
-                _patches_as(
-                    lambda rows, old, new: _maps_resized(rows.transpose(1, 2).reshape(1, -1, *old), new).reshape(
-                        1, -1, rows.shape[-1]
-                    )
-                ),
+        Mistake(
+            name="positions flattened before resizing",
+            says="You stretch the list of patches in one dimension, so rows and columns are lost. Lay it out as a grid "
+            "first: (1, D, rows, columns).",
+            reread=_GRID,
+            wrong=_patches_as(lambda rows, old, new: _list(rows, new[0] * new[1])),
+        ),
+        Mistake(
+            name="the class token in the grid",
+            says="You lay out the first rows * columns rows of the table, the class token's among them, so that every "
+            "patch moves by one. Set row 0 aside first.",
+            reread=_GRID,
+            wrong=lambda position, old, new: torch.cat([position[:, :1], _cubic(position[:, :-1], old, new)], dim=1),
+        ),
+        Mistake(
+            name="a reshape in place of a transpose",
+            says="The table is (1, N, D), and the channels must come first: transpose(1, 2), then reshape to (1, D, "
+            "rows, columns). A reshape alone mixes channels and patches.",
+            reread=_GRID,
+            wrong=_patches_as(
+                lambda rows, old, new: _maps_resized(rows.reshape(1, -1, *old), new).flatten(2).transpose(1, 2)
             ),
         ),
-        *section(
-            _CUT,
-            (
-                "a table cut to length",
-                "You take the first rows of the table. Row 1 of the new grid then starts with the end of row 0 of the "
-                "old one: resize the grid.",
-                lambda position, old, new: position[:, : 1 + new[0] * new[1]],
+        Mistake(
+            name="a reshape in place of a transpose, on the way back",
+            says="After interpolate the channels come first, (1, D, rows, columns): flatten(2), then transpose(1, 2). "
+            "A reshape to (1, N, D) mixes channels and patches.",
+            reread=_GRID,
+            wrong=_patches_as(
+                lambda rows, old, new: _maps_resized(rows.transpose(1, 2).reshape(1, -1, *old), new).reshape(
+                    1, -1, rows.shape[-1]
+                )
             ),
         ),
-        *section(
-            _LARGER,
-            (
-                "a bilinear resize",
-                "The text asks for bicubic interpolation.",
-                _patches_as(lambda rows, old, new: _cubic_as(rows, old, new, mode="bilinear")),
-            ),
-            (
-                "corners aligned",
-                "You pass align_corners=True. Here it is False, interpolate's default.",
-                _patches_as(lambda rows, old, new: _cubic_as(rows, old, new, mode="bicubic", align_corners=True)),
-            ),
+        Mistake(
+            name="a table cut to length",
+            says="You take the first rows of the table. Row 1 of the new grid then starts with the end of row 0 of the "
+            "old one: resize the grid.",
+            reread=_CUT,
+            wrong=lambda position, old, new: position[:, : 1 + new[0] * new[1]],
         ),
-        *section(
-            _EXCHANGED,
-            (
-                "rows and columns of the old grid exchanged",
-                "You lay the patches out as (columns, rows). old_grid is (rows, columns), and so is reshape's order.",
-                _patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new)),
-            ),
+        Mistake(
+            name="a bilinear resize",
+            says="The text asks for bicubic interpolation.",
+            reread=_LARGER,
+            wrong=_patches_as(lambda rows, old, new: _cubic_as(rows, old, new, mode="bilinear")),
+        ),
+        Mistake(
+            name="corners aligned",
+            says="You pass align_corners=True. Here it is False, interpolate's default.",
+            reread=_LARGER,
+            wrong=_patches_as(lambda rows, old, new: _cubic_as(rows, old, new, mode="bicubic", align_corners=True)),
+        ),
+        Mistake(
+            name="rows and columns of the old grid exchanged",
+            says="You lay the patches out as (columns, rows). old_grid is (rows, columns), and so is reshape's order.",
+            reread=_EXCHANGED,
+            wrong=_patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new)),
         ),
     ),
 )
@@ -431,22 +428,24 @@ STRETCH = Exercise(
     cases=_stretch_cases,
     observe=call,
     forbidden=("interpolate", "upsample", lesson.resize_position_embedding),
-    mistakes=section(
-        _LARGER,
-        (
-            "outer edges kept in place of corners",
-            "That is align_corners=False. Here the first and the last cell stay where they are.",
-            _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
+    mistakes=(
+        Mistake(
+            name="outer edges kept in place of corners",
+            says="That is align_corners=False. Here the first and the last cell stay where they are.",
+            reread=_LARGER,
+            wrong=_by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
         ),
-        (
-            "steps of old / new",
-            "From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
-            _by_hand(lambda old, new: torch.arange(new) * (old / new)),
+        Mistake(
+            name="steps of old / new",
+            says="From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
+            reread=_LARGER,
+            wrong=_by_hand(lambda old, new: torch.arange(new) * (old / new)),
         ),
-        (
-            "the nearest cell repeated",
-            "You take one old cell for each new one. Take a weighted mean of two along each axis.",
-            _by_hand(_kept_corners, weigh=torch.round),
+        Mistake(
+            name="the nearest cell repeated",
+            says="You take one old cell for each new one. Take a weighted mean of two along each axis.",
+            reread=_LARGER,
+            wrong=_by_hand(_kept_corners, weigh=torch.round),
         ),
     ),
 )

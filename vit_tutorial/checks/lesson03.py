@@ -16,15 +16,15 @@ from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Fault,
+    Mistake,
+    Observation,
     Question,
-    Result,
     TorchCalls,
     call,
     layer,
     normal,
     pencil,
     random_weights,
-    section,
 )
 
 _PENCIL = "1 · A weighted mean, with a pencil"
@@ -123,35 +123,36 @@ ATTENTION = Exercise(
     observe=call,
     forbidden=("scaled_dot_product",),
     mistakes=(
-        *section(
-            _SCALE,
-            ("no scale", "Divide the scores by √d, the root of the length of a query.", _attend(lambda q, k: 1.0)),
-            ("a division by d", "Divide by its square root.", _attend(lambda q, k: q.shape[-1])),
+        Mistake(
+            name="no scale",
+            says="Divide the scores by √d, the root of the length of a query.",
+            reread=_SCALE,
+            wrong=_attend(lambda q, k: 1.0),
         ),
-        *section(
-            "Softmax over the wrong axis.",
-            (
-                "a softmax over the queries",
-                "The weights of each query sum to 1 over the keys, the last axis: dim=-1.",
-                _attend(weigh=lambda scores: scores.softmax(-2)),
-            ),
+        Mistake(
+            name="a division by d",
+            says="Divide by its square root.",
+            reread=_SCALE,
+            wrong=_attend(lambda q, k: q.shape[-1]),
         ),
-        *section(
-            _PENCIL,
-            (
-                "no softmax",
-                "The scores are no weights yet: each query's weights are positive, and sum to 1.",
-                _attend(weigh=lambda scores: scores),
-            ),
+        Mistake(
+            name="a softmax over the queries",
+            says="The weights of each query sum to 1 over the keys, the last axis: dim=-1.",
+            reread="Softmax over the wrong axis.",
+            wrong=_attend(weigh=lambda scores: scores.softmax(-2)),
         ),
-        *section(
-            _OVERFLOW,
-            (
-                "e to the power of scores as they are",
-                "e to the power of some hundreds is infinite. Subtract the largest score of each query first, or take "
-                "softmax, which does.",
-                _attend(weigh=_powers),
-            ),
+        Mistake(
+            name="no softmax",
+            says="The scores are no weights yet: each query's weights are positive, and sum to 1.",
+            reread=_PENCIL,
+            wrong=_attend(weigh=lambda scores: scores),
+        ),
+        Mistake(
+            name="e to the power of scores as they are",
+            says="e to the power of some hundreds is infinite. Subtract the largest score of each query first, or take "
+            "softmax, which does.",
+            reread=_OVERFLOW,
+            wrong=_attend(weigh=_powers),
         ),
     ),
 )
@@ -187,22 +188,18 @@ SPLIT_HEADS = Exercise(
     ],
     observe=call,
     mistakes=(
-        *section(
-            "Heads split without the transpose.",
-            (
-                "a reshape to (B, h, T, d)",
-                "It reads token after token, so a head gets pieces of a few tokens. Cut the last axis into (h, d), "
-                "then transpose(1, 2).",
-                lambda x, num_heads: x.reshape(x.shape[0], num_heads, x.shape[1], -1),
-            ),
+        Mistake(
+            name="a reshape to (B, h, T, d)",
+            says="It reads token after token, so a head gets pieces of a few tokens. Cut the last axis into (h, d), "
+            "then transpose(1, 2).",
+            reread="Heads split without the transpose.",
+            wrong=lambda x, num_heads: x.reshape(x.shape[0], num_heads, x.shape[1], -1),
         ),
-        *section(
-            _HEADS,
-            (
-                "tokens before heads",
-                "The heads come before the tokens, so that each computes by itself: transpose(1, 2).",
-                lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
-            ),
+        Mistake(
+            name="tokens before heads",
+            says="The heads come before the tokens, so that each computes by itself: transpose(1, 2).",
+            reread=_HEADS,
+            wrong=lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
         ),
     ),
 )
@@ -219,12 +216,13 @@ MERGE_HEADS = Exercise(
         for shape in [(1, 3, 4, 2), (2, 5, 5, 3), (2, 3, 4, 3), (2, 1, 7, 5), (2, 3, 1, 4), (2, 3, 4, 4), (1, 12, 3, 2)]
     ],
     observe=call,
-    mistakes=section(
-        "Heads merged without the transpose.",
-        (
-            "a reshape in place of a transpose",
-            "It reads head after head, so a row gets numbers of several tokens: transpose(1, 2) first, then reshape.",
-            lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+    mistakes=(
+        Mistake(
+            name="a reshape in place of a transpose",
+            says="It reads head after head, so a row gets numbers of several tokens: transpose(1, 2) first, then "
+            "reshape.",
+            reread="Heads merged without the transpose.",
+            wrong=lambda x: x.reshape(x.shape[0], x.shape[2], -1),
         ),
     ),
 )
@@ -271,7 +269,7 @@ SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.we
         "out_proj.bias": "proj.bias"}  # fmt: skip
 
 
-def _observe_heads(work: Any, case: Case) -> Result:
+def _observe_heads(work: Any, case: Case) -> Observation:
     """As :func:`layer`; the names of nn.MultiheadAttention are those of its parts alone."""
     module = work(*case.build)
     by_torch = isinstance(module, nn.Module) and any(isinstance(p, nn.MultiheadAttention) for p in module.modules())
@@ -291,23 +289,19 @@ MULTI_HEAD_ATTENTION = Exercise(
         *(replace(one, wrong=_layer(parts=_thirds_by(one.wrong))) for one in SPLIT_HEADS.mistakes[:1]),
         *(replace(one, wrong=_layer(merge=one.wrong)) for one in MERGE_HEADS.mistakes),
         *(replace(one, wrong=_layer(attend=one.wrong)) for one in ATTENTION.mistakes[:-1]),
-        *section(
-            "√D in place of √d.",
-            (
-                "√D for √d",
-                "You divide by the square root of the whole width D. A dot product runs over the width of one head,"
-                " d = D / h.",
-                _layer(attend=_attend(lambda q, k: math.sqrt(q.shape[-1] * q.shape[1]))),
-            ),
+        Mistake(
+            name="√D for √d",
+            says="You divide by the square root of the whole width D. A dot product runs over the width of one head, d "
+            "= D / h.",
+            reread="√D in place of √d.",
+            wrong=_layer(attend=_attend(lambda q, k: math.sqrt(q.shape[-1] * q.shape[1]))),
         ),
-        *section(
-            _HEADS,
-            (
-                "rows of qkv taken head by head",
-                "You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all "
-                "values.",
-                _layer(lambda qkv, h: qkv.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
-            ),
+        Mistake(
+            name="rows of qkv taken head by head",
+            says="You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all "
+            "values.",
+            reread=_HEADS,
+            wrong=_layer(lambda qkv, h: qkv.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
         ),
     ),
 )
@@ -336,7 +330,7 @@ def _chunk_cases() -> list[Case]:
     return [*cases, low, Case(_MANY, (q, k, v, 64))]
 
 
-def _observe_chunks(work: Any, case: Case) -> Result:
+def _observe_chunks(work: Any, case: Case) -> Observation:
     """As :func:`call`; and whether the table of all weights was ever made."""
     with TorchCalls() as calls:
         observed = call(work, case)
@@ -390,36 +384,31 @@ ATTENTION_IN_CHUNKS = Exercise(
     forbidden=("scaled_dot_product",),
     tolerance=1e-4,
     mistakes=(
-        *section(
-            _OVERFLOW,
-            (
-                "e to the power of scores as they are",
-                "e to the power of some hundreds is infinite. Subtract the largest score so far of each query first.",
-                lambda q, k, v, chunk: _attend(weigh=_powers)(q, k, v)[0],
-            ),
-            (
-                "old sums left under an old maximum",
-                "When a chunk brings a larger score, what you have summed so far was divided by another power of e:"
-                " multiply both sums by exp(old maximum - new maximum).",
-                _chunks(rescale=False, whole_sum=False),
-            ),
+        Mistake(
+            name="e to the power of scores as they are",
+            says="e to the power of some hundreds is infinite. Subtract the largest score so far of each query first.",
+            reread=_OVERFLOW,
+            wrong=lambda q, k, v, chunk: _attend(weigh=_powers)(q, k, v)[0],
         ),
-        *section(
-            _PENCIL,
-            (
-                "a softmax for each chunk, then their mean",
-                "Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep"
-                " sums, and divide once at the end.",
-                _mean_of_chunks,
-            ),
+        Mistake(
+            name="old sums left under an old maximum",
+            says="When a chunk brings a larger score, what you have summed so far was divided by another power of e: "
+            "multiply both sums by exp(old maximum - new maximum).",
+            reread=_OVERFLOW,
+            wrong=_chunks(rescale=False, whole_sum=False),
         ),
-        *section(
-            "What it costs.",
-            (
-                "a last chunk lost",
-                "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
-                _chunks(parts=_full_chunks),
-            ),
+        Mistake(
+            name="a softmax for each chunk, then their mean",
+            says="Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep "
+            "sums, and divide once at the end.",
+            reread=_PENCIL,
+            wrong=_mean_of_chunks,
+        ),
+        Mistake(
+            name="a last chunk lost",
+            says="S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
+            reread="What it costs.",
+            wrong=_chunks(parts=_full_chunks),
         ),
     ),
 )

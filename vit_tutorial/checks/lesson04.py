@@ -14,24 +14,23 @@ from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Fault,
+    Mistake,
+    Observation,
     Question,
-    Result,
     Row,
     TorchCalls,
-    Words,
-    adopt,
     as_tensor,
-    built,
+    build_layer,
     call,
-    far,
+    copy_weights,
+    distinct_numbers,
+    is_improbable,
     layer,
     normal,
     pencil,
     random_weights,
     same_shape,
-    section,
     staleness,
-    values,
     with_defaults,
 )
 from vit_tutorial.mlp import MLP
@@ -103,11 +102,11 @@ def _tanh_gelu(x: Tensor) -> Tensor:
 def _multiplied_by(wrong: list[Row]) -> str:
     """By what a wrong GELU multiplies x, at a few x: there it shows whether Φ is wrong, and on which side."""
     case, right, outcome = wrong[0]
-    x, given = case.args[0], as_tensor(outcome["result"])
+    x, given = case.args[0], as_tensor(outcome.result)
     if x.ndim != 1 or given is None or given.shape != x.shape:
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
-    factors = ((z.detach().double() / x)[at].tolist() for z in (given, right["result"]))
+    factors = ((z.detach().double() / x)[at].tolist() for z in (given, right.result))
     yours, expected = (", ".join(f"{z:.3g}" for z in some) for some in factors)
     if yours == expected:
         return ""
@@ -134,8 +133,19 @@ GELU = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        *section(_OTHER, *_ALIKE, ("the tanh form", "The exact form takes erf.", _tanh_gelu)),
-        *section(_GELU, ("a half forgotten", "Φ(x) is (1 + erf(x / √2)) / 2.", lambda x: 2 * F.gelu(x))),
+        *(Mistake(name, says, _OTHER, wrong) for name, says, wrong in _ALIKE),
+        Mistake(
+            name="the tanh form",
+            says="The exact form takes erf.",
+            reread=_OTHER,
+            wrong=_tanh_gelu,
+        ),
+        Mistake(
+            name="a half forgotten",
+            says="Φ(x) is (1 + erf(x / √2)) / 2.",
+            reread=_GELU,
+            wrong=lambda x: 2 * F.gelu(x),
+        ),
     ),
 )
 
@@ -151,15 +161,24 @@ GELU_TANH = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        *section(_OTHER, *_ALIKE, ("the exact form", "Here the tanh form is asked for.", F.gelu)),
-        *section(
-            _GELU,
-            (
-                "x without its cube",
-                "Inside tanh stands √(2/π) (x + 0.044715 x³).",
-                lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x)) / 2,
-            ),
-            ("a half forgotten", "0.5 x stands in front of the bracket.", lambda x: 2 * _tanh_gelu(x)),
+        *(Mistake(name, says, _OTHER, wrong) for name, says, wrong in _ALIKE),
+        Mistake(
+            name="the exact form",
+            says="Here the tanh form is asked for.",
+            reread=_OTHER,
+            wrong=F.gelu,
+        ),
+        Mistake(
+            name="x without its cube",
+            says="Inside tanh stands √(2/π) (x + 0.044715 x³).",
+            reread=_GELU,
+            wrong=lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x)) / 2,
+        ),
+        Mistake(
+            name="a half forgotten",
+            says="0.5 x stands in front of the bracket.",
+            reread=_GELU,
+            wrong=lambda x: 2 * _tanh_gelu(x),
         ),
     ),
 )
@@ -195,28 +214,30 @@ def _mlp_cases() -> list[Case]:
     ]
 
 
-def _observe_mlp(work: Any, case: Case) -> Result:
+def _observe_mlp(work: Any, case: Case) -> Observation:
     case = with_defaults(work, case, 0.0)
     dropout = sum(case.build[2:])  # 0 where it is left out
     if not dropout:
         return layer(work, case)
-    module = built(work, case)
-    adopt(module, case.weights, {})
+    module = build_layer(work, case)
+    copy_weights(module, case.weights, {})
     x = case.args[0]
     in_eval = torch.stack([module.eval()(x) for _ in range(2)])
     outputs = torch.stack([module.train()(x) for _ in range(5)]).detach()  # (5, ..., D)
     same_shape(outputs[0], x)
     results = outputs.flatten(0, -2).mul(1000).round().unique(dim=0)
-    return {
-        "what the first output can be, in eval mode,": values(in_eval[..., 0], 3),
-        "what the first output can be, in training,": values(outputs[..., 0], 3),
-        "how many different results equal tokens have, in training,": len(results),
-        "each draw": Words(staleness(lambda: module.train()(x.clone())) or "fresh"),
-        **_shares(outputs, dropout),
-    }
+    return Observation(
+        {
+            "what the first output can be, in eval mode,": distinct_numbers(in_eval[..., 0], 3),
+            "what the first output can be, in training,": distinct_numbers(outputs[..., 0], 3),
+            "how many different results equal tokens have, in training,": len(results),
+            "each draw": (staleness(lambda: module.train()(x.clone())) or "fresh"),
+            **_shares(outputs, dropout),
+        }
+    )
 
 
-def _shares(outputs: Tensor, p: float) -> Result:
+def _shares(outputs: Tensor, p: float) -> dict[str, str]:
     """Whether as many numbers fall as should, after the second layer and, of what is left, after the GELU."""
     bias = _READABLE["fc2.bias"] / (1 - p)  # what is left of an output whose hidden unit fell
     last = outputs == 0
@@ -224,8 +245,8 @@ def _shares(outputs: Tensor, p: float) -> Result:
     words = {}
     for name, fallen, many in (("GELU", hidden, int((~last).sum())), ("second layer", last, last.numel())):
         hits = int(fallen.sum())
-        amount = "as asked" if not far(hits, many, p) else "too small" if hits < many * p else "too large"
-        words[f"the share that dropout sets to 0 after the {name}"] = Words(amount)
+        amount = "as asked" if not is_improbable(hits, many, p) else "too small" if hits < many * p else "too large"
+        words[f"the share that dropout sets to 0 after the {name}"] = amount
     return words
 
 
@@ -270,55 +291,55 @@ MLP_LAYER = Exercise(
     forbidden=(MLP,),
     observe=_observe_mlp,
     mistakes=(
-        *section(
-            _NO_GELU,
-            (
-                "no activation function",
-                "Both layers collapse into one matrix. GELU comes between them.",
-                _mlp(between=_unchanged),
-            ),
-            (
-                "a GELU after the second layer, in place of between",
-                "Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
-                "The GELU is between the two layers.",
-                _mlp(between=_unchanged, after=F.gelu),
-            ),
+        Mistake(
+            name="no activation function",
+            says="Both layers collapse into one matrix. GELU comes between them.",
+            reread=_NO_GELU,
+            wrong=_mlp(between=_unchanged),
         ),
-        *section(
-            _OTHER,
-            (
-                "a ReLU in place of GELU",
-                "The activation function of a ViT is GELU, which is smooth.",
-                _mlp(between=F.relu),
-            ),
+        Mistake(
+            name="a GELU after the second layer, in place of between",
+            says="Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
+            "The GELU is between the two layers.",
+            reread=_NO_GELU,
+            wrong=_mlp(between=_unchanged, after=F.gelu),
         ),
-        *section(
-            "One GELU too many.",
-            (
-                "one more GELU, after the second layer",
-                "The block adds this output to a token, and after a GELU it can hardly subtract. GELU comes once, "
-                "between the two layers.",
-                _mlp(after=F.gelu),
-            ),
+        Mistake(
+            name="a ReLU in place of GELU",
+            says="The activation function of a ViT is GELU, which is smooth.",
+            reread=_OTHER,
+            wrong=_mlp(between=F.relu),
         ),
-        *section(
-            "No `eval()`.",
-            (
-                "dropout that stays on after eval()",
-                "F.dropout's default is training=True. Pass self.training, or take nn.Dropout, which knows the mode.",
-                _mlp(always=True),
-            ),
-            ("no dropout", "Dropout is applied after every dense layer.", _mlp(first=False, last=False)),
-            (
-                "dropout after the GELU only",
-                "Dropout is applied after every dense layer: once more, after fc2.",
-                _mlp(last=False),
-            ),
-            (
-                "dropout after the second layer only",
-                "Dropout is applied after every dense layer: also between GELU and fc2.",
-                _mlp(first=False),
-            ),
+        Mistake(
+            name="one more GELU, after the second layer",
+            says="The block adds this output to a token, and after a GELU it can hardly subtract. GELU comes once, "
+            "between the two layers.",
+            reread="One GELU too many.",
+            wrong=_mlp(after=F.gelu),
+        ),
+        Mistake(
+            name="dropout that stays on after eval()",
+            says="F.dropout's default is training=True. Pass self.training, or take nn.Dropout, which knows the mode.",
+            reread="No `eval()`.",
+            wrong=_mlp(always=True),
+        ),
+        Mistake(
+            name="no dropout",
+            says="Dropout is applied after every dense layer.",
+            reread="No `eval()`.",
+            wrong=_mlp(first=False, last=False),
+        ),
+        Mistake(
+            name="dropout after the GELU only",
+            says="Dropout is applied after every dense layer: once more, after fc2.",
+            reread="No `eval()`.",
+            wrong=_mlp(last=False),
+        ),
+        Mistake(
+            name="dropout after the second layer only",
+            says="Dropout is applied after every dense layer: also between GELU and fc2.",
+            reread="No `eval()`.",
+            wrong=_mlp(first=False),
         ),
     ),
 )
@@ -341,7 +362,7 @@ def _pieces_cases() -> list[Case]:
     return made
 
 
-def _observe_pieces(work: Any, case: Case) -> Result:
+def _observe_pieces(work: Any, case: Case) -> Observation:
     """As :func:`call`; and whether the whole hidden layer was ever there at once."""
     with TorchCalls() as calls:
         observed = call(work, case)
@@ -385,27 +406,24 @@ MLP_IN_PIECES = Exercise(
     cases=_pieces_cases,
     observe=_observe_pieces,
     mistakes=(
-        *section(
-            _PENCIL,
-            (
-                "hidden units lost",
-                "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
-                "torch.tensor_split cut without a rest.",
-                _pieces(cut=_without_rest),
-            ),
-            (
-                "`pieces` taken for the size of a piece",
-                "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
-                _pieces(cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
-            ),
+        Mistake(
+            name="hidden units lost",
+            says="M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
+            "torch.tensor_split cut without a rest.",
+            reread=_PENCIL,
+            wrong=_pieces(cut=_without_rest),
         ),
-        *section(
-            _NO_GELU,
-            (
-                "a GELU on the sum in place of the hidden units",
-                "Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
-                _pieces(between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
-            ),
+        Mistake(
+            name="`pieces` taken for the size of a piece",
+            says="split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
+            reread=_PENCIL,
+            wrong=_pieces(cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
+        ),
+        Mistake(
+            name="a GELU on the sum in place of the hidden units",
+            says="Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
+            reread=_NO_GELU,
+            wrong=_pieces(between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
         ),
     ),
 )

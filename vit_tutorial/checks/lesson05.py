@@ -12,26 +12,25 @@ from torch.nn import functional as F
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
+    Mistake,
+    Observation,
     Question,
-    Result,
-    Words,
-    adopt,
-    built,
+    Value,
+    build_layer,
     call,
-    changed_arguments,
-    far,
+    changed_argument,
+    copy_weights,
+    distinct_numbers,
+    is_improbable,
     layer,
     normal,
     pencil,
     random_weights,
     same_shape,
-    section,
     share_no_parameter,
     staleness,
-    values,
     variant,
     with_defaults,
 )
@@ -153,44 +152,44 @@ LAYER_NORM = Exercise(
     observe=call,
     tolerance=1e-4,
     mistakes=(
-        *section(
-            "The wrong axis.",
-            (
-                "a norm over the tokens",
-                "You take mean and variance down the tokens (dim=-2), so that they depend on each other. Each token"
-                " is normed by its own D numbers: dim=-1.",
-                _normed_over(-2),
-            ),
-            (
-                "a mean without keepdim",
-                "The mean loses its last axis, so that torch subtracts the means of other tokens, or can't "
-                "broadcast: mean(dim=-1, keepdim=True), and the same for the variance.",
-                _without_keepdim,
-            ),
+        Mistake(
+            name="a norm over the tokens",
+            says="You take mean and variance down the tokens (dim=-2), so that they depend on each other. Each token "
+            "is normed by its own D numbers: dim=-1.",
+            reread="The wrong axis.",
+            wrong=_normed_over(-2),
         ),
-        *section(
-            _NORM,
-            (
-                "a variance divided by D − 1",
-                "torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm "
-                "divides by D.",
-                _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
-            ),
-            (
-                "eps outside the root",
-                "Eps is added to the variance, inside the root: sqrt(variance + eps).",
-                _scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
-            ),
-            (
-                "no eps",
-                "Of a constant token the variance is 0: add eps to it before you take the root.",
-                _scaled(lambda x, eps: torch.sqrt(_variance(x))),
-            ),
-            (
-                "a mean that is not subtracted",
-                "Subtract each token's mean first. Without it, it is another norm (RMS norm).",
-                lambda x, weight, bias, eps: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight + bias,
-            ),
+        Mistake(
+            name="a mean without keepdim",
+            says="The mean loses its last axis, so that torch subtracts the means of other tokens, or can't broadcast: "
+            "mean(dim=-1, keepdim=True), and the same for the variance.",
+            reread="The wrong axis.",
+            wrong=_without_keepdim,
+        ),
+        Mistake(
+            name="a variance divided by D − 1",
+            says="torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm "
+            "divides by D.",
+            reread=_NORM,
+            wrong=_scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
+        ),
+        Mistake(
+            name="eps outside the root",
+            says="Eps is added to the variance, inside the root: sqrt(variance + eps).",
+            reread=_NORM,
+            wrong=_scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
+        ),
+        Mistake(
+            name="no eps",
+            says="Of a constant token the variance is 0: add eps to it before you take the root.",
+            reread=_NORM,
+            wrong=_scaled(lambda x, eps: torch.sqrt(_variance(x))),
+        ),
+        Mistake(
+            name="a mean that is not subtracted",
+            says="Subtract each token's mean first. Without it, it is another norm (RMS norm).",
+            reread=_NORM,
+            wrong=lambda x, weight, bias, eps: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight + bias,
         ),
     ),
 )
@@ -211,27 +210,27 @@ def _drop_cases() -> list[Case]:
     ]
 
 
-def _what_is_dropped(zero: Tensor) -> Words:
+def _what_is_dropped(zero: Tensor) -> str:
     """What is zero together, in (calls, B, T, D)."""
     if not zero.any():
-        return Words("nothing")
+        return "nothing"
     for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3))[zero.shape[1] == 1 :]:
         together = zero.flatten(axis)
         if torch.equal(together.all(-1), together.any(-1)):
-            return Words(words)
-    return Words("parts of images")
+            return words
+    return "parts of images"
 
 
-def _how_often(zero: Tensor, p: float) -> Words:
+def _how_often(zero: Tensor, p: float) -> str:
     """Which share of whole images is dropped, in (calls, B): p, or what is odd about it."""
     calls, B = zero.shape
-    if far(int(zero.sum()), calls * B, p) or any(far(int(many), calls, p) for many in zero.sum(0)):
-        return Words(f"{zero.double().mean().item():.2g}")
-    return Words(f"{p:g}")
+    if is_improbable(int(zero.sum()), calls * B, p) or any(is_improbable(int(many), calls, p) for many in zero.sum(0)):
+        return f"{zero.double().mean().item():.2g}"
+    return f"{p:g}"
 
 
-def _observe_drop_path(work: Any, case: Case) -> Result:
-    module, (x, training), (p,) = built(work, case), case.args, case.build
+def _observe_drop_path(work: Any, case: Case) -> Observation:
+    module, (x, training), (p,) = build_layer(work, case), case.args, case.build
     module.train(not training)(x.clone())  # nothing of the other mode may stay
     module.train(training)
     given = x.clone().requires_grad_()
@@ -240,19 +239,19 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
     zero = factor.abs() < 1e-6
     dropped = _what_is_dropped(zero)
-    found: Result = {"what comes out as 0": dropped}
+    found: dict[str, Value] = {"what comes out as 0": dropped}
     if training and p and dropped != "nothing" and len(x) > 1:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
-        found["each draw"] = Words(staleness(lambda: module(x.clone())) or "fresh")
+        found["each draw"] = staleness(lambda: module(x.clone())) or "fresh"
     if dropped in ("nothing", "whole images"):
-        found["result / x"] = Words(values(factor, 4))
-        share = _how_often(zero[:, :, 0, 0], p) if dropped != "nothing" else Words("none")
+        found["result / x"] = distinct_numbers(factor, 4)
+        share = _how_often(zero[:, :, 0, 0], p) if dropped != "nothing" else "none"
         found["the share of images that come out as 0"] = share
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
-    found["the path of the gradient"] = Words("whole" if all(output.requires_grad for output in some) else "cut")
+    found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
     now = x.clone()
     module(now)
-    return found | {ARGUMENTS: changed_arguments([x], [now])}
+    return Observation(found, changed_argument=changed_argument([x], [now]))
 
 
 class _Drop(nn.Module):
@@ -283,32 +282,36 @@ DROP_PATH = Exercise(
     right=DropPath,
     cases=_drop_cases,
     observe=_observe_drop_path,
-    mistakes=section(
-        _DEPTH,
-        (
-            "dropout of single numbers",
-            "Stochastic depth drops a whole image's branch: one draw for each image of the batch.",
-            _drop_by(lambda self, x: self.drop(x, x.ndim) / (1 - self.p)),
+    mistakes=(
+        Mistake(
+            name="dropout of single numbers",
+            says="Stochastic depth drops a whole image's branch: one draw for each image of the batch.",
+            reread=_DEPTH,
+            wrong=_drop_by(lambda self, x: self.drop(x, x.ndim) / (1 - self.p)),
         ),
-        (
-            "a draw for each token",
-            "One draw for each image: all its tokens stay, or all go.",
-            _drop_by(lambda self, x: self.drop(x, 2) / (1 - self.p)),
+        Mistake(
+            name="a draw for each token",
+            says="One draw for each image: all its tokens stay, or all go.",
+            reread=_DEPTH,
+            wrong=_drop_by(lambda self, x: self.drop(x, 2) / (1 - self.p)),
         ),
-        (
-            "one draw for the whole batch",
-            "Each image draws by itself: a mask of (B, 1, 1).",
-            _drop_by(lambda self, x: self.drop(x, 0) / (1 - self.p)),
+        Mistake(
+            name="one draw for the whole batch",
+            says="Each image draws by itself: a mask of (B, 1, 1).",
+            reread=_DEPTH,
+            wrong=_drop_by(lambda self, x: self.drop(x, 0) / (1 - self.p)),
         ),
-        (
-            "kept images that are not divided by 1 − p",
-            "Divide them, so that the mean stays what it was.",
-            _drop_by(lambda self, x: self.drop(x, 1)),
+        Mistake(
+            name="kept images that are not divided by 1 − p",
+            says="Divide them, so that the mean stays what it was.",
+            reread=_DEPTH,
+            wrong=_drop_by(lambda self, x: self.drop(x, 1)),
         ),
-        (
-            "drop path in eval mode",
-            "Only in training something is dropped: ask self.training.",
-            variant(_Drop, forward=lambda self, x: self.drop(x, 1) / (1 - self.p)),
+        Mistake(
+            name="drop path in eval mode",
+            says="Only in training something is dropped: ask self.training.",
+            reread=_DEPTH,
+            wrong=variant(_Drop, forward=lambda self, x: self.drop(x, 1) / (1 - self.p)),
         ),
     ),
 )
@@ -361,29 +364,32 @@ def _block_cases() -> list[Case]:
     return made
 
 
-def _observe_block(work: Any, case: Case) -> Result:
+def _observe_block(work: Any, case: Case) -> Observation:
     dropout, drop_path = (*case.build, 0.0, 0.0)[3:5]
     if not dropout and not drop_path:
         return layer(work, with_defaults(work, case, 0.0, 0.0), ALIASES)
-    module, (z,) = built(work, case), case.args
-    adopt(module, case.weights, ALIASES)
+    module, (z,) = build_layer(work, case), case.args
+    copy_weights(module, case.weights, ALIASES)
     in_eval, output = (module.train(mode)(z) for mode in (False, True))
     same_shape(output, z)
     ways = len({tuple(row) for row in (output.flatten(1) * 100).round().int().tolist()})
-    found: Result = {"equal images, in eval mode,": Words("equal" if "," not in values(in_eval[:, 0, 0], 2) else "not")}
-    if dropout:
-        return found | {"equal images, in training,": Words("different" if ways > 4 else "hardly different")}
-    return found | {
-        "how many different results equal images have, in training,": ways,
-        "what equal images become, in training,": Words(values(output[:, 0, 0], 2)),
-        "how many images are what they were, in training,": Words(_unchanged(output, z, drop_path)),
+    found: dict[str, Value] = {
+        "equal images, in eval mode,": "equal" if "," not in distinct_numbers(in_eval[:, 0, 0], 2) else "not"
     }
+    if dropout:
+        return Observation(found | {"equal images, in training,": "different" if ways > 4 else "hardly different"})
+    found |= {
+        "how many different results equal images have, in training,": ways,
+        "what equal images become, in training,": distinct_numbers(output[:, 0, 0], 2),
+        "how many images are what they were, in training,": _unchanged(output, z, drop_path),
+    }
+    return Observation(found)
 
 
 def _unchanged(output: Tensor, z: Tensor, p: float) -> str:
     """How many images come out as they came in, as if they had lost both branches."""
     both = int(((output - z).abs().amax((1, 2)) < 1e-5).sum())
-    return f"about {both / len(z) if far(both, len(z), p**2) else p**2:.2f} of them"
+    return f"about {both / len(z) if is_improbable(both, len(z), p**2) else p**2:.2f} of them"
 
 
 class _Block(nn.Module):
@@ -423,62 +429,66 @@ ENCODER_BLOCK = Exercise(
     forbidden=(EncoderBlock,),
     observe=_observe_block,
     mistakes=(
-        *section(
-            _EQUATIONS,
-            (
-                "post-norm in place of pre-norm",
-                "You norm after the addition, as the original Transformer does. In a ViT the norm is inside the "
-                "branch, before attention and before the MLP: z + attention(norm1(z)).",
-                _block(lambda self, z: self.norm2((z := self.norm1(z + self.attend(z))) + self.mix(z))),
-            ),
-            (
-                "branches that are not normed",
-                "Each branch reads normed tokens: attention(norm1(z)).",
-                _block(lambda self, z: (z := z + self.attend(z)) + self.mix(z)),
-            ),
-            (
-                "both branches reading the block's input",
-                "The MLP reads what attention has made of z: two lines, one after the other.",
-                _block(lambda self, z: z + self.attend(self.norm1(z)) + self.mix(self.norm2(z))),
-            ),
-            ("a norm with another eps", "It is 1e-6 here; nn.LayerNorm's own is 1e-5.", variant(_Block, eps=1e-5)),
+        Mistake(
+            name="post-norm in place of pre-norm",
+            says="You norm after the addition, as the original Transformer does. In a ViT the norm is inside the "
+            "branch, before attention and before the MLP: z + attention(norm1(z)).",
+            reread=_EQUATIONS,
+            wrong=_block(lambda self, z: self.norm2((z := self.norm1(z + self.attend(z))) + self.mix(z))),
         ),
-        *section(
-            _RESIDUAL,
-            (
-                "no residuals",
-                "You chain the branches. Each of them is added to what came in: z + ….",
-                _block(lambda self, z: self.mix(self.norm2(self.attend(self.norm1(z))))),
-            ),
-            (
-                "a residual from the normed input",
-                "You add to the normed tokens, so that the path from the first block to the last is cut. Add to z, and "
-                "give only the branch the normed tokens.",
-                _block(lambda self, z: (z := self.norm2((z := self.norm1(z)) + self.attend(z))) + self.mix(z)),
-            ),
-            (
-                "a residual from the normed input, in the first branch",
-                "z = norm1(z) overwrites z: attention's result is added to the normed tokens. Add it to z.",
-                _block(lambda self, z: (z := (n := self.norm1(z)) + self.attend(n)) + self.mix(self.norm2(z))),
+        Mistake(
+            name="branches that are not normed",
+            says="Each branch reads normed tokens: attention(norm1(z)).",
+            reread=_EQUATIONS,
+            wrong=_block(lambda self, z: (z := z + self.attend(z)) + self.mix(z)),
+        ),
+        Mistake(
+            name="both branches reading the block's input",
+            says="The MLP reads what attention has made of z: two lines, one after the other.",
+            reread=_EQUATIONS,
+            wrong=_block(lambda self, z: z + self.attend(self.norm1(z)) + self.mix(self.norm2(z))),
+        ),
+        Mistake(
+            name="a norm with another eps",
+            says="It is 1e-6 here; nn.LayerNorm's own is 1e-5.",
+            reread=_EQUATIONS,
+            wrong=variant(_Block, eps=1e-5),
+        ),
+        Mistake(
+            name="no residuals",
+            says="You chain the branches. Each of them is added to what came in: z + ….",
+            reread=_RESIDUAL,
+            wrong=_block(lambda self, z: self.mix(self.norm2(self.attend(self.norm1(z))))),
+        ),
+        Mistake(
+            name="a residual from the normed input",
+            says="You add to the normed tokens, so that the path from the first block to the last is cut. Add to z, "
+            "and give only the branch the normed tokens.",
+            reread=_RESIDUAL,
+            wrong=_block(lambda self, z: (z := self.norm2((z := self.norm1(z)) + self.attend(z))) + self.mix(z)),
+        ),
+        Mistake(
+            name="a residual from the normed input, in the first branch",
+            says="z = norm1(z) overwrites z: attention's result is added to the normed tokens. Add it to z.",
+            reread=_RESIDUAL,
+            wrong=_block(lambda self, z: (z := (n := self.norm1(z)) + self.attend(n)) + self.mix(self.norm2(z))),
+        ),
+        Mistake(
+            name="drop path on the sum",
+            says="You drop z together with the branch, so that whole images vanish. Drop the branch alone, before it "
+            "is added.",
+            reread=_DEPTH,
+            wrong=_block(
+                lambda self, z: self.drop_path(
+                    (z := self.drop_path(z + self.attention(self.norm1(z)))) + self.mlp(self.norm2(z))
+                )
             ),
         ),
-        *section(
-            _DEPTH,
-            (
-                "drop path on the sum",
-                "You drop z together with the branch, so that whole images vanish. Drop the branch alone, before it"
-                " is added.",
-                _block(
-                    lambda self, z: self.drop_path(
-                        (z := self.drop_path(z + self.attention(self.norm1(z)))) + self.mlp(self.norm2(z))
-                    )
-                ),
-            ),
-            (
-                "no drop path",
-                "Each branch goes through DropPath(drop_path) before it is added.",
-                variant(_Block, attend=lambda self, z: self.attention(z), mix=lambda self, z: self.mlp(z)),
-            ),
+        Mistake(
+            name="no drop path",
+            says="Each branch goes through DropPath(drop_path) before it is added.",
+            reread=_DEPTH,
+            wrong=variant(_Block, attend=lambda self, z: self.attention(z), mix=lambda self, z: self.mlp(z)),
         ),
     ),
 )
@@ -549,21 +559,23 @@ def _encoder_cases() -> list[Case]:
     ]
 
 
-def _observe_encoder(work: Any, case: Case) -> Result:
+def _observe_encoder(work: Any, case: Case) -> Observation:
     case = with_defaults(work, case, 0.0)
-    module = built(work, case)
+    module = build_layer(work, case)
     first = [p.detach() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
-    found: Result = {"the number of mlp.fc1.weight that torch sees, one in each block,": len(first)}
+    found: dict[str, Value] = {"the number of mlp.fc1.weight that torch sees, one in each block,": len(first)}
     if len(first) != case.build[3]:
-        return found
+        return Observation(found)
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     inside = [part for part in module.modules() if part is not module]
     parts = [part for part in inside if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    found |= {"how blocks start": Words("alike in two of them" if alike else "different"), "drop path": rates}
+    found |= {"how blocks start": "alike in two of them" if alike else "different", "drop path": rates}
     share_no_parameter(module, work(*case.build))
-    return found | layer(lambda *_: module, case, chance=any(rates))
+    observed = layer(lambda *_: module, case, chance=any(rates))
+    observed.values = found | observed.values
+    return observed
 
 
 ENCODER = Exercise(
@@ -575,47 +587,44 @@ ENCODER = Exercise(
     cases=_encoder_cases,
     observe=_observe_encoder,
     mistakes=(
-        *section(
-            _HAND,
-            ("blocks in backward order", "Block 0 comes first.", _through(lambda _, block, z: block(z), order=-1)),
+        Mistake(
+            name="blocks in backward order",
+            says="Block 0 comes first.",
+            reread=_HAND,
+            wrong=_through(lambda _, block, z: block(z), order=-1),
         ),
-        *section(
-            "one more norm at the end",
-            (
-                "a norm after every block",
-                "The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
-                variant(_through(lambda self, block, z: self.norm(block(z))), forward=lambda self, z: self.through(z)),
-            ),
-            (
-                "no norm at the end",
-                "After the last block comes self.norm, once.",
-                variant(_Encoder, forward=lambda self, z: self.through(z)),
+        Mistake(
+            name="a norm after every block",
+            says="The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
+            reread="one more norm at the end",
+            wrong=variant(
+                _through(lambda self, block, z: self.norm(block(z))), forward=lambda self, z: self.through(z)
             ),
         ),
-        *section(
-            _RESIDUAL,
-            (
-                "a second residual around each block",
-                "A block returns its input plus what its branches add: z = block(z), not z + block(z).",
-                _through(lambda _, block, z: z + block(z)),
-            ),
+        Mistake(
+            name="no norm at the end",
+            says="After the last block comes self.norm, once.",
+            reread="one more norm at the end",
+            wrong=variant(_Encoder, forward=lambda self, z: self.through(z)),
         ),
-        *section(
-            "Twelve times the same block.",
-            (
-                "blocks that are copies of one another",
-                "deepcopy, or a seed set before each, makes blocks that start with equal weights. Build them one by "
-                "one.",
-                _Copies,
-            ),
+        Mistake(
+            name="a second residual around each block",
+            says="A block returns its input plus what its branches add: z = block(z), not z + block(z).",
+            reread=_RESIDUAL,
+            wrong=_through(lambda _, block, z: z + block(z)),
         ),
-        *section(
-            _DEPTH,
-            (
-                "one rate for all blocks",
-                "The rate grows from 0 in equal steps, up to drop_path in the last block.",
-                variant(_Encoder, rate=lambda self, p, i, depth: p),
-            ),
+        Mistake(
+            name="blocks that are copies of one another",
+            says="deepcopy, or a seed set before each, makes blocks that start with equal weights. Build them one by "
+            "one.",
+            reread="Twelve times the same block.",
+            wrong=_Copies,
+        ),
+        Mistake(
+            name="one rate for all blocks",
+            says="The rate grows from 0 in equal steps, up to drop_path in the last block.",
+            reread=_DEPTH,
+            wrong=variant(_Encoder, rate=lambda self, p, i, depth: p),
         ),
     ),
 )

@@ -13,23 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
     Fault,
     Mistake,
     ModelSnapshot,
+    Observation,
     Question,
-    Result,
-    Words,
     as_number,
-    built,
-    changed_arguments,
+    build_layer,
+    changed_argument,
     layer,
     normal,
     pencil,
     random_weights,
-    section,
     share_no_parameter,
     variant,
 )
@@ -111,20 +108,22 @@ class _Model(ViT):
         return z.mean(dim=1) if self.config.pool == "mean" else z[:, 0]
 
 
-def _observe_model(work: Any, case: Case) -> Result:
+def _observe_model(work: Any, case: Case) -> Observation:
     """As :func:`layer`; and in a case of its own how a new model starts."""
     if not case.label.startswith(NEW):
         return layer(work, case, _others(case.weights), differentiable=False)
-    module = built(work, case)
+    module = build_layer(work, case)
     share_no_parameter(module, work(*case.build))
     answer = module.eval()(*case.args)
     first = [p for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
-    return {
-        "the shape of a new model's answer": tuple(answer.shape),
-        "a new model's answer": Words("not all zeros" if answer.any() else "all zeros"),
-        "how a new model's blocks start": Words("alike in two of them" if alike else "different"),
-    }
+    return Observation(
+        {
+            "the shape of a new model's answer": tuple(answer.shape),
+            "a new model's answer": "not all zeros" if answer.any() else "all zeros",
+            "how a new model's blocks start": "alike in two of them" if alike else "different",
+        }
+    )
 
 
 def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
@@ -195,20 +194,32 @@ VIT = Exercise(
     cases=_model_cases,
     observe=_observe_model,
     forbidden=(ViT,),
-    mistakes=section(
-        "What goes wrong",
-        (
-            "the last norm forgotten",
-            "Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: norm(z).",
-            variant(_Model, normed=lambda self, z: z),
+    mistakes=(
+        Mistake(
+            name="the last norm forgotten",
+            says="Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: "
+            "norm(z).",
+            reread="What goes wrong",
+            wrong=variant(_Model, normed=lambda self, z: z),
         ),
-        (
-            "the mean of the tokens with pool='cls'",
-            "With a class token the head reads token 0 alone.",
-            variant(_Model, pooled=lambda self, z: z.mean(dim=1)),
+        Mistake(
+            name="the mean of the tokens with pool='cls'",
+            says="With a class token the head reads token 0 alone.",
+            reread="What goes wrong",
+            wrong=variant(_Model, pooled=lambda self, z: z.mean(dim=1)),
         ),
-        ("a last norm with another eps", "It is 1e-6, as in the blocks; nn.LayerNorm's own is 1e-5.", _AnotherEps),
-        ("one head in place of num_heads", "Hand num_heads on to each block.", _OneHead),
+        Mistake(
+            name="a last norm with another eps",
+            says="It is 1e-6, as in the blocks; nn.LayerNorm's own is 1e-5.",
+            reread="What goes wrong",
+            wrong=_AnotherEps,
+        ),
+        Mistake(
+            name="one head in place of num_heads",
+            says="Hand num_heads on to each block.",
+            reread="What goes wrong",
+            wrong=_OneHead,
+        ),
     ),
 )
 
@@ -220,11 +231,11 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
-def _as_tensor(work: Any, case: Case) -> Result:
+def _as_tensor(work: Any, case: Case) -> Observation:
     """The rates as a tensor, however they are kept: a list, a tuple, a tensor, an array."""
     rates = work(*case.args)
     numbers = [as_number(rate) for rate in rates] if isinstance(rates, (list, tuple)) else [None]
-    return {"rates": rates if None in numbers else torch.tensor(numbers, dtype=torch.float64)}
+    return Observation({"rates": rates if None in numbers else torch.tensor(numbers, dtype=torch.float64)})
 
 
 DROP_PATH_RATES = Exercise(
@@ -239,24 +250,28 @@ DROP_PATH_RATES = Exercise(
     ],
     observe=_as_tensor,
     tolerance=3e-7,
-    mistakes=section(
-        "6 · Stochastic depth",
-        (
-            "one rate for all blocks",
-            "The rate grows from 0 in equal steps, up to `last` in the last block.",
-            lambda depth, last: [last] * depth,
+    mistakes=(
+        Mistake(
+            name="one rate for all blocks",
+            says="The rate grows from 0 in equal steps, up to `last` in the last block.",
+            reread="6 · Stochastic depth",
+            wrong=lambda depth, last: [last] * depth,
+            lesson="05",
         ),
-        (
-            "rates that don't reach `last`",
-            "The last of `depth` blocks has the rate `last`: divide by depth - 1.",
-            lambda depth, last: [last * i / depth for i in range(depth)],
+        Mistake(
+            name="rates that don't reach `last`",
+            says="The last of `depth` blocks has the rate `last`: divide by depth - 1.",
+            reread="6 · Stochastic depth",
+            wrong=lambda depth, last: [last * i / depth for i in range(depth)],
+            lesson="05",
         ),
-        (
-            "rates that don't start at 0",
-            "The first block's rate is 0: i / (depth - 1).",
-            lambda depth, last: [last * (i + 1) / depth for i in range(depth)],
+        Mistake(
+            name="rates that don't start at 0",
+            says="The first block's rate is 0: i / (depth - 1).",
+            reread="6 · Stochastic depth",
+            wrong=lambda depth, last: [last * (i + 1) / depth for i in range(depth)],
+            lesson="05",
         ),
-        lesson="05",
     ),
 )
 
@@ -310,30 +325,32 @@ def _count(terms: Terms, change: Callable[[_Sizes], _Sizes] = lambda sizes: size
 
 
 def _of_other_sizes(terms: Terms) -> tuple[Mistake, ...]:
-    return section(
-        "2 · Any size, counted",
-        (
-            "an image taken for a square",
-            "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-            _count(terms, lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
+    return (
+        Mistake(
+            name="an image taken for a square",
+            says="You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
+            reread="2 · Any size, counted",
+            wrong=_count(terms, lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
         ),
-        (
-            "an MLP of four times the width",
-            "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
-            _count(terms, lambda s: dataclasses.replace(s, M=4 * s.D)),
+        Mistake(
+            name="an MLP of four times the width",
+            says="You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
+            reread="2 · Any size, counted",
+            wrong=_count(terms, lambda s: dataclasses.replace(s, M=4 * s.D)),
         ),
-        (
-            "the class token forgotten",
-            "N patches make T = N + 1 tokens.",
-            _count(terms, lambda s: dataclasses.replace(s, class_tokens=0)),
+        Mistake(
+            name="the class token forgotten",
+            says="N patches make T = N + 1 tokens.",
+            reread="2 · Any size, counted",
+            wrong=_count(terms, lambda s: dataclasses.replace(s, class_tokens=0)),
         ),
     )
 
 
-def _terms(terms: Terms) -> Callable[[Any, Case], Result]:
+def _terms(terms: Terms) -> Callable[[Any, Case], Observation]:
     """The terms of the dictionary that the work returns."""
 
-    def observe(work: Any, case: Case) -> Result:
+    def observe(work: Any, case: Case) -> Observation:
         given = work(*case.args)
         if given is None:
             raise Fault("the result is None: is the return missing?")
@@ -341,7 +358,7 @@ def _terms(terms: Terms) -> Callable[[Any, Case], Result]:
             raise Fault(f"returned {type(given).__name__}, expected a dictionary with the keys {', '.join(terms)}")
         if lost := [term for term in terms if term not in given]:
             raise Fault(f"there is no {lost[0]!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
-        return {term: given[term] for term in terms}
+        return Observation({term: given[term] for term in terms})
 
     return observe
 
@@ -449,19 +466,19 @@ def _map_cases() -> list[Case]:
     ]
 
 
-def _observe_maps(work: Any, case: Case) -> Result:
+def _observe_maps(work: Any, case: Case) -> Observation:
     """The maps; a tensor that holds all layers, or a dictionary of them in order, will do, too."""
     model, images = case.args
     lent = ModelSnapshot(model)
     given = images.clone()
     maps = work(model, given)
     training = any(part.training for part in model.modules())
-    return {
+    observed = {
         "maps": list(maps.values()) if isinstance(maps, Mapping) else maps,
         "the model afterwards": lent.afterwards(),
-        "the model's mode afterwards": Words("training" if training else "evaluation"),
-        ARGUMENTS: changed_arguments([images], [given], first=2),
+        "the model's mode afterwards": "training" if training else "evaluation",
     }
+    return Observation(observed, changed_argument=changed_argument([images], [given], first=2))
 
 
 _LOOKS = "1 · Where the class token looks"
@@ -475,24 +492,36 @@ ATTENTION_MAPS = Exercise(
     cases=_map_cases,
     observe=_observe_maps,
     forbidden=(ViT,),
-    mistakes=section(
-        _LOOKS,
-        (
-            "a block's norm forgotten",
-            "A block's attention never sees z itself: the queries and keys are made from norm1(z).",
-            _maps(enter=lambda model, block, z: z),
+    mistakes=(
+        Mistake(
+            name="a block's norm forgotten",
+            says="A block's attention never sees z itself: the queries and keys are made from norm1(z).",
+            reread=_LOOKS,
+            wrong=_maps(enter=lambda model, block, z: z),
+            lesson="08",
         ),
-        (
-            "weights from tokens that have passed the block already",
-            "You send z through the block first, and then ask for its weights. They belong to what enters the block.",
-            _maps(late=True),
+        Mistake(
+            name="weights from tokens that have passed the block already",
+            says="You send z through the block first, and then ask for its weights. They belong to what enters the "
+            "block.",
+            reread=_LOOKS,
+            wrong=_maps(late=True),
+            lesson="08",
         ),
-        (
-            "tokens that stay in front of the first block",
-            "Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = block(z).",
-            _maps(on=lambda block, z: z),
+        Mistake(
+            name="tokens that stay in front of the first block",
+            says="Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = "
+            "block(z).",
+            reread=_LOOKS,
+            wrong=_maps(on=lambda block, z: z),
+            lesson="08",
         ),
-        ("scores that are not divided by √d", "Divide them by √d, d = D / h.", _maps(scale=lambda q: 1.0)),
-        lesson="08",
+        Mistake(
+            name="scores that are not divided by √d",
+            says="Divide them by √d, d = D / h.",
+            reread=_LOOKS,
+            wrong=_maps(scale=lambda q: 1.0),
+            lesson="08",
+        ),
     ),
 )

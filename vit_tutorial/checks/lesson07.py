@@ -13,27 +13,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
     Fault,
     Forbidden,
+    Mistake,
     ModelSnapshot,
+    Observation,
     Question,
-    Result,
     Row,
-    Words,
     as_number,
     as_tensor,
     by_parameter,
     call,
-    changed_arguments,
-    copied,
-    kind,
+    changed_argument,
+    copy_arguments,
+    describe,
     normal,
     pencil,
     random_weights,
-    section,
 )
 from vit_tutorial.train import parameter_groups, schedule
 from vit_tutorial.vit import ViT, ViTConfig
@@ -116,37 +114,36 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
     observe=functools.partial(call, differentiable=True),
     forbidden=(Forbidden("cross_entropy", "write the loss out"),),
     mistakes=(
-        *section(
-            "Softmax twice",
-            (
-                "a softmax taken twice",
-                "The logits come as they are. You take the softmax of a softmax, and the loss can't get small any "
-                "more.",
-                lambda logits, labels, epsilon: _loss(logits.softmax(dim=1), labels, epsilon),
-            ),
+        Mistake(
+            name="a softmax taken twice",
+            says="The logits come as they are. You take the softmax of a softmax, and the loss can't get small any "
+            "more.",
+            reread="Softmax twice",
+            wrong=lambda logits, labels, epsilon: _loss(logits.softmax(dim=1), labels, epsilon),
         ),
-        *section(
-            "Label smoothing",
-            (
-                "a target that does not sum to 1",
-                "The true class has 1 - ε in yours. It gets its part of ε, too: 1 - ε + ε / K.",
-                _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
-            ),
-            (
-                "a target that sums to more than 1",
-                "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
-                _by_target(lambda hot, epsilon, K: hot + epsilon / K),
-            ),
-            (
-                "ε shared by the other classes alone",
-                "All K classes share it, the true one, too: ε / K, not ε / (K - 1).",
-                _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
-            ),
-            (
-                "no smoothing",
-                "The true class gets 1 - ε + ε / K.",
-                lambda logits, labels, _: _loss(logits, labels, 0.0),
-            ),
+        Mistake(
+            name="a target that does not sum to 1",
+            says="The true class has 1 - ε in yours. It gets its part of ε, too: 1 - ε + ε / K.",
+            reread="Label smoothing",
+            wrong=_by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
+        ),
+        Mistake(
+            name="a target that sums to more than 1",
+            says="You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
+            reread="Label smoothing",
+            wrong=_by_target(lambda hot, epsilon, K: hot + epsilon / K),
+        ),
+        Mistake(
+            name="ε shared by the other classes alone",
+            says="All K classes share it, the true one, too: ε / K, not ε / (K - 1).",
+            reread="Label smoothing",
+            wrong=_by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
+        ),
+        Mistake(
+            name="no smoothing",
+            says="The true class gets 1 - ε + ε / K.",
+            reread="Label smoothing",
+            wrong=lambda logits, labels, _: _loss(logits, labels, 0.0),
         ),
     ),
 )
@@ -160,16 +157,16 @@ def _schedule_cases() -> list[Case]:
     return [Case(f"steps={steps}, warmup={warmup}", (steps, warmup)) for steps, warmup in sizes]
 
 
-def _shares(work: Any, case: Case) -> Result:
+def _shares(work: Any, case: Case) -> Observation:
     """The share at each step, the one after the last included, as a tensor."""
     steps, warmup = case.args
     found = []
     for step in range(steps + 1):
         share = as_number(given := work(step, steps, warmup))
         if share is None:
-            raise Fault(f"schedule({step}, {steps}, {warmup}) is {kind(given)}, expected a number")
+            raise Fault(f"schedule({step}, {steps}, {warmup}) is {describe(given)}, expected a number")
         found.append(float(share))
-    return {"share": torch.tensor(found, dtype=torch.float64)}
+    return Observation({"share": torch.tensor(found, dtype=torch.float64)})
 
 
 def _scheduled(
@@ -196,24 +193,31 @@ SCHEDULE = Exercise(
     observe=_shares,
     tolerance=4e-7,
     forbidden=(schedule,),
-    mistakes=section(
-        _COSINE,
-        (
-            "a warm-up that begins at 0",
-            "Steps are counted from 0, and the first has a rate: (step + 1) / warmup.",
-            _scheduled(rise=lambda step, warmup: step / warmup),
+    mistakes=(
+        Mistake(
+            name="a warm-up that begins at 0",
+            says="Steps are counted from 0, and the first has a rate: (step + 1) / warmup.",
+            reread=_COSINE,
+            wrong=_scheduled(rise=lambda step, warmup: step / warmup),
         ),
-        (
-            "a cosine that begins at step 0",
-            "The fall begins after the warm-up: take warmup off the step and off the steps.",
-            _scheduled(fall=lambda step, steps, warmup: step / steps),
+        Mistake(
+            name="a cosine that begins at step 0",
+            says="The fall begins after the warm-up: take warmup off the step and off the steps.",
+            reread=_COSINE,
+            wrong=_scheduled(fall=lambda step, steps, warmup: step / steps),
         ),
-        (
-            "a cosine that reaches 0 one step early",
-            "It reaches 0 at `steps`, the step after the last: divide by steps - warmup.",
-            _scheduled(fall=lambda step, steps, warmup: (step - warmup) / max(steps - warmup - 1, 1)),
+        Mistake(
+            name="a cosine that reaches 0 one step early",
+            says="It reaches 0 at `steps`, the step after the last: divide by steps - warmup.",
+            reread=_COSINE,
+            wrong=_scheduled(fall=lambda step, steps, warmup: (step - warmup) / max(steps - warmup - 1, 1)),
         ),
-        ("a straight fall", "It falls along half a cosine.", _scheduled(wave=lambda share: 1 - share)),
+        Mistake(
+            name="a straight fall",
+            says="It falls along half a cosine.",
+            reread=_COSINE,
+            wrong=_scheduled(wave=lambda share: 1 - share),
+        ),
     ),
 )
 
@@ -256,12 +260,12 @@ def _group_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def _decays(work: Any, case: Case) -> Result:
+def _decays(work: Any, case: Case) -> Observation:
     """The decay of each parameter, by its name."""
     model, weight_decay = case.args
     lent = ModelSnapshot(model)
-    decays = by_parameter(work(model, weight_decay), model, "weight_decay", missing=0.01)  # the optimiser's own
-    return decays | {"the model afterwards": lent.afterwards()}
+    decays = by_parameter(work(model, weight_decay), model, "weight_decay", default=0.01)  # the optimiser's own
+    return Observation(decays | {"the model afterwards": lent.afterwards()})
 
 
 PARAMETER_GROUPS = Exercise(
@@ -274,18 +278,24 @@ PARAMETER_GROUPS = Exercise(
     observe=_decays,
     tolerance=1e-7,
     forbidden=(parameter_groups,),
-    mistakes=section(
-        "AdamW",
-        ("a decay of all parameters", "Only matrices and kernels decay.", _by_rule(lambda name, p: True)),
-        (
-            "a decay of class token and positions",
-            "They have several axes, but are no weights of a layer: ask for the name, too.",
-            _by_rule(lambda name, p: p.ndim > 1),
+    mistakes=(
+        Mistake(
+            name="a decay of all parameters",
+            says="Only matrices and kernels decay.",
+            reread="AdamW",
+            wrong=_by_rule(lambda name, p: True),
         ),
-        (
-            "a decay of norms",
-            "A norm's weight is a vector, which scales: ask for the axes, too.",
-            _by_rule(lambda name, p: name.endswith("weight")),
+        Mistake(
+            name="a decay of class token and positions",
+            says="They have several axes, but are no weights of a layer: ask for the name, too.",
+            reread="AdamW",
+            wrong=_by_rule(lambda name, p: p.ndim > 1),
+        ),
+        Mistake(
+            name="a decay of norms",
+            says="A norm's weight is a vector, which scales: ask for the axes, too.",
+            reread="AdamW",
+            wrong=_by_rule(lambda name, p: name.endswith("weight")),
         ),
     ),
 )
@@ -343,20 +353,20 @@ def _accuracy_cases() -> list[Case]:
     return [*made, Case("11 images in batches of 4, logits in the thousands", made[0].args, (3, 1e4))]
 
 
-def _measured(work: Any, case: Case) -> Result:
+def _measured(work: Any, case: Case) -> Observation:
     model = _Asked(12, *case.build).train()
-    lent, given = ModelSnapshot(model), copied(case.args)
+    lent, given = ModelSnapshot(model), copy_arguments(case.args)
     result = work(model, *given)
     images, _, batch = case.args
     full = "in batches of batch_size" if _batched(model.sizes, len(images), batch) else "in others"
-    return {
+    observed = {
         "result": result,
         "model.training afterwards": model.training,
-        "how the images come": Words(full),
-        "whether gradients are on while it measures": Words("on" if model.graph else "off"),
+        "how the images come": (full),
+        "whether gradients are on while it measures": "on" if model.graph else "off",
         "the model afterwards": lent.afterwards(),
-        ARGUMENTS: changed_arguments(case.args, given, first=2),
     }
+    return Observation(observed, changed_argument=changed_argument(case.args, given, first=2))
 
 
 def _batched(sizes: list[int], images: int, batch: int) -> bool:
@@ -390,29 +400,26 @@ ACCURACY = Exercise(
     cases=_accuracy_cases,
     observe=_measured,
     mistakes=(
-        *section(
-            "No `eval()`.",
-            (
-                "eval() forgotten",
-                "In training mode dropout is on, and the model answers otherwise: model.eval() first, and "
-                "model.train() afterwards.",
-                _accurate(ask=lambda model, x: model(x)),
-            ),
+        Mistake(
+            name="eval() forgotten",
+            says="In training mode dropout is on, and the model answers otherwise: model.eval() first, and "
+            "model.train() afterwards.",
+            reread="No `eval()`.",
+            wrong=_accurate(ask=lambda model, x: model(x)),
             lesson="04",
         ),
-        *section(
-            "2 · A loop that reads digits",
-            (
-                "a mean of the batches' shares",
-                "The last batch may be smaller, and counts as much as the others in yours. Count right answers, and "
-                "divide by all images.",
-                _accurate(share=lambda hits: torch.stack([hit.double().mean() for hit in hits]).mean()),
-            ),
-            (
-                "a count in place of a share",
-                "Divide the right answers by the number of images.",
-                _accurate(share=lambda hits: torch.cat(hits).double().sum()),
-            ),
+        Mistake(
+            name="a mean of the batches' shares",
+            says="The last batch may be smaller, and counts as much as the others in yours. Count right answers, and "
+            "divide by all images.",
+            reread="2 · A loop that reads digits",
+            wrong=_accurate(share=lambda hits: torch.stack([hit.double().mean() for hit in hits]).mean()),
+        ),
+        Mistake(
+            name="a count in place of a share",
+            says="Divide the right answers by the number of images.",
+            reread="2 · A loop that reads digits",
+            wrong=_accurate(share=lambda hits: torch.cat(hits).double().sum()),
         ),
     ),
 )
@@ -472,30 +479,30 @@ def _fit_cases() -> list[Case]:
     return made
 
 
-def _trained(work: Any, case: Case) -> Result:
+def _trained(work: Any, case: Case) -> Observation:
     """The loss of every step, and the weights at the end."""
     model = _classifier(12, 3, *case.build).eval()
-    given, lent = copied(case.args), ModelSnapshot(model, trained=True)
+    given, lent = copy_arguments(case.args), ModelSnapshot(model, trained=True)
     losses = work(model, *given)
     numbers = as_tensor(losses)
     if isinstance(losses, (list, tuple)) and None not in (found := [as_number(loss) for loss in losses]):
         numbers = torch.tensor(found, dtype=torch.float64)
     if numbers is None:
-        raise Fault(f"returned {kind(losses)}, expected a list of numbers, the loss of each step")
+        raise Fault(f"returned {describe(losses)}, expected a list of numbers, the loss of each step")
     if numbers.requires_grad or any(isinstance(loss, Tensor) and loss.requires_grad for loss in losses):
         raise Fault("the losses are tensors with their graph, which keep all that was computed: return loss.item()")
-    return {
+    observed = {
         "losses": numbers,
         **{f"{name}, trained": p.detach() for name, p in model.named_parameters()},
         "the model afterwards": lent.afterwards(),
-        ARGUMENTS: changed_arguments(case.args, given, first=2),
     }
+    return Observation(observed, changed_argument=changed_argument(case.args, given, first=2))
 
 
 def _from_when(wrong: list[Row]) -> str:
     """Where the losses leave the right ones, which says in which part of a step the mistake is."""
     case, right, theirs = wrong[0]
-    a, b = right["losses"], theirs["losses"]
+    a, b = right.values["losses"], theirs.values["losses"]
     if not isinstance(b, Tensor) or a.shape != b.shape:
         return ""
     steps = (~((a - b).abs() <= FIT.tolerance * max(1.0, a.abs().max().item()))).nonzero().flatten().tolist()
@@ -517,47 +524,42 @@ FIT = Exercise(
     observe=_trained,
     explain=_from_when,
     mistakes=(
-        *section(
-            "`zero_grad` forgotten, images not shuffled",
-            (
-                "zero_grad forgotten",
-                "Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
-                _fit(clear=False),
-            ),
+        Mistake(
+            name="zero_grad forgotten",
+            says="Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
+            reread="`zero_grad` forgotten, images not shuffled",
+            wrong=_fit(clear=False),
         ),
-        *section(
-            "2 · A loop that reads digits",
-            (
-                "a model that is not in training mode",
-                "The model came in evaluation mode, and was trained in it: call model.train() first.",
-                _fit(training=False),
-            ),
+        Mistake(
+            name="a model that is not in training mode",
+            says="The model came in evaluation mode, and was trained in it: call model.train() first.",
+            reread="2 · A loop that reads digits",
+            wrong=_fit(training=False),
         ),
-        *section(
-            "Label smoothing",
-            ("the smoothing forgotten", "The loss has label_smoothing=0.1 here.", _fit(smoothing=0.0)),
+        Mistake(
+            name="the smoothing forgotten",
+            says="The loss has label_smoothing=0.1 here.",
+            reread="Label smoothing",
+            wrong=_fit(smoothing=0.0),
         ),
-        *section(
-            _COSINE,
-            (
-                "a rate that changes once an epoch",
-                "You set the rate at the start of an epoch and keep it. It is set anew before every step.",
-                _fit(place=lambda epoch, i, an_epoch: epoch * an_epoch),
-            ),
-            (
-                "a schedule that restarts with every epoch",
-                "Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
-                _fit(place=lambda epoch, i, an_epoch: i),
-            ),
+        Mistake(
+            name="a rate that changes once an epoch",
+            says="You set the rate at the start of an epoch and keep it. It is set anew before every step.",
+            reread=_COSINE,
+            wrong=_fit(place=lambda epoch, i, an_epoch: epoch * an_epoch),
         ),
-        *section(
-            "Clipping",
-            (
-                "clipping in the wrong place, or none",
-                "Your numbers are those of a training without it. clip_grad_norm_ stands between backward(), which "
-                "makes the gradient, and step(), which uses it.",
-                _fit(cut=False),
-            ),
+        Mistake(
+            name="a schedule that restarts with every epoch",
+            says="Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
+            reread=_COSINE,
+            wrong=_fit(place=lambda epoch, i, an_epoch: i),
+        ),
+        Mistake(
+            name="clipping in the wrong place, or none",
+            says="Your numbers are those of a training without it. clip_grad_norm_ stands between backward(), which "
+            "makes the gradient, and step(), which uses it.",
+            reread="Clipping",
+            wrong=_fit(cut=False),
         ),
     ),
 )

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout: attention through all layers"
@@ -96,22 +104,24 @@ CLASS_ATTENTION = Exercise(
     cases=_class_cases,
     observe=call,
     forbidden=(explain.class_attention,),
-    mistakes=section(
-        _LOOKS,
-        (
-            "who looks at the class token, in place of where it looks",
-            "Rows are queries: the class token's row is weights[..., 0, 1:]. You take its column.",
-            lambda weights, grid: weights[..., 1:, 0].unflatten(-1, grid),
+    mistakes=(
+        Mistake(
+            name="who looks at the class token, in place of where it looks",
+            says="Rows are queries: the class token's row is weights[..., 0, 1:]. You take its column.",
+            reread=_LOOKS,
+            wrong=lambda weights, grid: weights[..., 1:, 0].unflatten(-1, grid),
         ),
-        (
-            "rows and columns of the grid exchanged",
-            "The grid is (rows, columns), and patches go row by row.",
-            lambda weights, grid: weights[..., 0, 1:].unflatten(-1, grid[::-1]).mT,
+        Mistake(
+            name="rows and columns of the grid exchanged",
+            says="The grid is (rows, columns), and patches go row by row.",
+            reread=_LOOKS,
+            wrong=lambda weights, grid: weights[..., 0, 1:].unflatten(-1, grid[::-1]).mT,
         ),
-        (
-            "the class token's own weight kept, and the last patch lost",
-            "Token 0 is the class token: the patches begin at 1.",
-            lambda weights, grid: weights[..., 0, :-1].unflatten(-1, grid),
+        Mistake(
+            name="the class token's own weight kept, and the last patch lost",
+            says="Token 0 is the class token: the patches begin at 1.",
+            reread=_LOOKS,
+            wrong=lambda weights, grid: weights[..., 0, :-1].unflatten(-1, grid),
         ),
     ),
 )
@@ -167,17 +177,19 @@ ROLLOUT = Exercise(
     cases=_rollout_cases,
     observe=call,
     forbidden=(explain.rollout,),
-    mistakes=section(
-        _ORDER,
-        (
-            "a rollout without the identity",
-            "The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
-            _rollout(factor=lambda w, eye: _to_one(w)),
+    mistakes=(
+        Mistake(
+            name="a rollout without the identity",
+            says="The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
+            reread=_ORDER,
+            wrong=_rollout(factor=lambda w, eye: _to_one(w)),
         ),
-        (
-            "factors in the wrong order",
-            "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the first.",
-            _rollout(join=lambda a, R: R @ a),
+        Mistake(
+            name="factors in the wrong order",
+            says="A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the "
+            "first.",
+            reread=_ORDER,
+            wrong=_rollout(join=lambda a, R: R @ a),
         ),
     ),
 )
@@ -220,32 +232,38 @@ RELEVANCE_MATRIX = Exercise(
     right=explain.relevance_matrix,
     cases=_relevance_cases,
     observe=call,
-    mistakes=section(
-        _RELEVANCE,
-        (
-            "a relevance without the positive part",
-            "What speaks against the class must not cancel what speaks for it: clamp(min=0) on gradient × weights.",
-            _relevance(part=lambda g, w: (g * w).mean(dim=1)),
+    mistakes=(
+        Mistake(
+            name="a relevance without the positive part",
+            says="What speaks against the class must not cancel what speaks for it: clamp(min=0) on gradient × "
+            "weights.",
+            reread=_RELEVANCE,
+            wrong=_relevance(part=lambda g, w: (g * w).mean(dim=1)),
         ),
-        (
-            "the positive part after the mean over heads",
-            "First the positive part in each head, then the mean: otherwise one head's objection silences another.",
-            _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
+        Mistake(
+            name="the positive part after the mean over heads",
+            says="First the positive part in each head, then the mean: otherwise one head's objection silences "
+            "another.",
+            reread=_RELEVANCE,
+            wrong=_relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
         ),
-        (
-            "means over heads before the product",
-            "Multiply weights and gradients in each head, and take the mean last.",
-            _relevance(part=lambda g, w: (g.mean(dim=1) * w.mean(dim=1)).clamp(min=0)),
+        Mistake(
+            name="means over heads before the product",
+            says="Multiply weights and gradients in each head, and take the mean last.",
+            reread=_RELEVANCE,
+            wrong=_relevance(part=lambda g, w: (g.mean(dim=1) * w.mean(dim=1)).clamp(min=0)),
         ),
-        (
-            "gradients in backward order",
-            "Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
-            lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
+        Mistake(
+            name="gradients in backward order",
+            says="Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
+            reread=_RELEVANCE,
+            wrong=lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
         ),
-        (
-            "a step that forgets what was there",
-            "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
-            _relevance(step=lambda E, R: E @ R),
+        Mistake(
+            name="a step that forgets what was there",
+            says="R ← R + E R: what came through the residual connection stays. You keep E R alone.",
+            reread=_RELEVANCE,
+            wrong=_relevance(step=lambda E, R: E @ R),
         ),
     ),
 )
@@ -312,17 +330,18 @@ ATTENTION_DISTANCE = Exercise(
     cases=_distance_cases,
     observe=call,
     forbidden=(explain.attention_distance,),
-    mistakes=section(
-        _HOLDS,
-        (
-            "weights that do not sum to 1",
-            "Without the class token's column a row sums to less than 1. Divide it by its sum.",
-            _distance(weigh=lambda w: w[..., 1:, 1:]),
+    mistakes=(
+        Mistake(
+            name="weights that do not sum to 1",
+            says="Without the class token's column a row sums to less than 1. Divide it by its sum.",
+            reread=_HOLDS,
+            wrong=_distance(weigh=lambda w: w[..., 1:, 1:]),
         ),
-        (
-            "steps along the grid in place of the distance",
-            "You add the way down and the way across. The distance is the straight line, √(y² + x²).",
-            _distance(between=lambda steps: steps.abs().sum(dim=-1)),
+        Mistake(
+            name="steps along the grid in place of the distance",
+            says="You add the way down and the way across. The distance is the straight line, √(y² + x²).",
+            reread=_HOLDS,
+            wrong=_distance(between=lambda steps: steps.abs().sum(dim=-1)),
         ),
     ),
 )

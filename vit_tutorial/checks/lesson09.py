@@ -9,19 +9,18 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
     Fault,
+    Mistake,
+    Observation,
     Question,
-    Result,
     call,
-    changed_arguments,
-    copied,
-    kind,
+    changed_argument,
+    copy_arguments,
+    describe,
     normal,
     pencil,
-    section,
 )
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
@@ -127,17 +126,18 @@ FOR_RAW_PIXELS = Exercise(
     right=_raw(),
     cases=_raw_cases,
     observe=call,
-    mistakes=section(
-        _PIXELS,
-        (
-            "an answer to the mean by the old kernel",
-            "The mean goes through the new kernel, which is divided by the standard deviation already.",
-            _raw(shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
+    mistakes=(
+        Mistake(
+            name="an answer to the mean by the old kernel",
+            says="The mean goes through the new kernel, which is divided by the standard deviation already.",
+            reread=_PIXELS,
+            wrong=_raw(shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
         ),
-        (
-            "the mean counted once a channel",
-            "Each of the P · P pixels of a patch has its mean subtracted: add up the kernel over the pixels, too.",
-            _raw(shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
+        Mistake(
+            name="the mean counted once a channel",
+            says="Each of the P · P pixels of a patch has its mean subtracted: add up the kernel over the pixels, too.",
+            reread=_PIXELS,
+            wrong=_raw(shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
         ),
     ),
 )
@@ -180,18 +180,19 @@ ATTENTION_FROM_FLAX = Exercise(
     right=_flax(),
     cases=_flax_cases,
     observe=call,
-    mistakes=section(
-        _TURNED,
-        (
-            "a kernel that isn't turned",
-            "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
+    mistakes=(
+        Mistake(
+            name="a kernel that isn't turned",
+            says="Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
             "transpose after flattening the heads.",
-            _flax(turn=lambda t: t.flatten(1)),
+            reread=_TURNED,
+            wrong=_flax(turn=lambda t: t.flatten(1)),
         ),
-        (
-            "heads in another order",
-            "The kernel is (D, h, d): flatten the last two axes as they are, so that head 0's d rows come first.",
-            _flax(turn=lambda t: t.transpose(1, 2).flatten(1).T),
+        Mistake(
+            name="heads in another order",
+            says="The kernel is (D, h, d): flatten the last two axes as they are, so that head 0's d rows come first.",
+            reread=_TURNED,
+            wrong=_flax(turn=lambda t: t.transpose(1, 2).flatten(1).T),
         ),
     ),
 )
@@ -243,17 +244,14 @@ def _teacher_cases() -> list[Case]:
     ]
 
 
-def _contents(work: Any, case: Case) -> Result:
-    checkpoint = copied(case.args)[0]
+def _contents(work: Any, case: Case) -> Observation:
+    checkpoint = copy_arguments(case.args)[0]
     found = work(checkpoint)
     if not isinstance(found, Mapping):
-        raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
+        raise Fault(f"returned {describe(found)}, expected a dictionary of names and tensors")
     names = sorted(map(str, found))
-    return {
-        "names": names,
-        "tensors": [found[name] for name in names],
-        ARGUMENTS: changed_arguments(case.args, [checkpoint]),
-    }
+    observed = {"names": names, "tensors": [found[name] for name in names]}
+    return Observation(observed, changed_argument=changed_argument(case.args, [checkpoint]))
 
 
 def _extract(who: str = "teacher") -> Callable[[Mapping[str, Any]], State]:
@@ -273,13 +271,13 @@ TEACHER = Exercise(
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
-    mistakes=section(
-        _LIBRARIES,
-        (
-            "the student's weights",
-            "Both fit, and both give answers. The teacher is the student's moving average, and the one that DINO "
+    mistakes=(
+        Mistake(
+            name="the student's weights",
+            says="Both fit, and both give answers. The teacher is the student's moving average, and the one that DINO "
             "evaluates and publishes.",
-            _extract(who="student"),
+            reread=_LIBRARIES,
+            wrong=_extract(who="student"),
         ),
     ),
 )
@@ -330,22 +328,18 @@ PREPARE = Exercise(
     cases=_prepare_cases,
     observe=call,
     mistakes=(
-        *section(
-            _PIXELS,
-            (
-                "a multiplication by the standard deviation",
-                "The mean is subtracted, as it should be. Divide by the standard deviation then.",
-                _prepare(finish=lambda x, mean, std: (x - mean) * std),
-            ),
+        Mistake(
+            name="a multiplication by the standard deviation",
+            says="The mean is subtracted, as it should be. Divide by the standard deviation then.",
+            reread=_PIXELS,
+            wrong=_prepare(finish=lambda x, mean, std: (x - mean) * std),
         ),
-        *section(
-            "6 · What the file doesn't say",
-            (
-                "a reshape in place of a permute",
-                "reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your "
-                "colours are mixed. permute(2, 0, 1) brings the channels to the front.",
-                _prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
-            ),
+        Mistake(
+            name="a reshape in place of a permute",
+            says="reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your "
+            "colours are mixed. permute(2, 0, 1) brings the channels to the front.",
+            reread="6 · What the file doesn't say",
+            wrong=_prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
         ),
     ),
 )
@@ -373,17 +367,18 @@ JOINED_HEADS = Exercise(
     right=_joined,
     cases=_head_cases,
     observe=call,
-    mistakes=section(
-        _LIBRARIES,
-        (
-            "a sum in place of the mean",
-            "The teacher's answer is the mean of both heads: halve weights and biases.",
-            lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1), b + dist_b),
+    mistakes=(
+        Mistake(
+            name="a sum in place of the mean",
+            says="The teacher's answer is the mean of both heads: halve weights and biases.",
+            reread=_LIBRARIES,
+            wrong=lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1), b + dist_b),
         ),
-        (
-            "biases that are not halved",
-            "The mean of two heads halves their biases, too.",
-            lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, b + dist_b),
+        Mistake(
+            name="biases that are not halved",
+            says="The mean of two heads halves their biases, too.",
+            reread=_LIBRARIES,
+            wrong=lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, b + dist_b),
         ),
     ),
 )

@@ -14,23 +14,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
     Fault,
+    Mistake,
     ModelSnapshot,
+    Observation,
     Question,
-    Result,
     Row,
-    Words,
     by_parameter,
     call,
-    changed_arguments,
-    copied,
-    kind,
+    changed_argument,
+    copy_arguments,
+    describe,
     normal,
     pencil,
-    section,
 )
 from vit_tutorial.embeddings import Grid, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
@@ -137,17 +135,17 @@ def _feature_cases() -> list[Case]:
     ]
 
 
-def _features(work: Any, case: Case) -> Result:
+def _features(work: Any, case: Case) -> Observation:
     model, images = case.args
     lent, given = ModelSnapshot(model), images.clone()
     found = work(model, given)
     graph = isinstance(found, Tensor) and found.requires_grad
-    return {
+    observed = {
         "result": found,
-        "what the features carry along": Words("a graph: compute them under torch.no_grad()" if graph else "no graph"),
+        "what the features carry along": ("a graph: compute them under torch.no_grad()" if graph else "no graph"),
         "the model afterwards": lent.afterwards(),
-        ARGUMENTS: changed_arguments([images], [given], first=2),
     }
+    return Observation(observed, changed_argument=changed_argument([images], [given], first=2))
 
 
 def _frozen(
@@ -178,23 +176,25 @@ FROZEN_FEATURES = Exercise(
     right=_frozen(),
     cases=_feature_cases,
     observe=_features,
-    mistakes=section(
-        _FROZEN,
-        (
-            "the class token before the last norm",
-            "The head that the encoder was trained with read the token after model.norm; before it, sizes differ "
+    mistakes=(
+        Mistake(
+            name="the class token before the last norm",
+            says="The head that the encoder was trained with read the token after model.norm; before it, sizes differ "
             "from layer to layer. model.features has the norm in it.",
-            _frozen(_before_the_norm),
+            reread=_FROZEN,
+            wrong=_frozen(_before_the_norm),
         ),
-        (
-            "a mean over all tokens",
-            "This model was trained to put what it knows into the class token. Take token 0.",
-            _frozen(lambda model, x: model.features(x).mean(dim=1)),
+        Mistake(
+            name="a mean over all tokens",
+            says="This model was trained to put what it knows into the class token. Take token 0.",
+            reread=_FROZEN,
+            wrong=_frozen(lambda model, x: model.features(x).mean(dim=1)),
         ),
-        (
-            "eval() forgotten",
-            "The model came in training mode, so dropout is on.",
-            _with_dropout,
+        Mistake(
+            name="eval() forgotten",
+            says="The model came in training mode, so dropout is on.",
+            reread=_FROZEN,
+            wrong=_with_dropout,
         ),
     ),
 )
@@ -219,15 +219,15 @@ def _votes_counted(wrong: list[Row]) -> str:
     """Whose votes count for the first image that gets another label."""
     case, right, theirs = wrong[0]
     A, a, B, k = case.args
-    labels = torch.as_tensor(theirs["result"])
-    if labels.shape != right["result"].shape:
+    labels = torch.as_tensor(theirs.result)
+    if labels.shape != right.result.shape:
         return ""
-    i = int((labels != right["result"]).nonzero()[0])
+    i = int((labels != right.result).nonzero()[0])
     near = _cosines(A, B)[i].topk(k).indices
     some, votes = (", ".join(map(str, numbers[:9].tolist())) for numbers in (near, a[near]))
     return (
         f"The {k} known features nearest to asked feature {i} are {some}{', …' * (k > 9)}, with the labels {votes}. "
-        f"So its label is {right['result'][i]}, and yours is {labels[i]} (with {case.label})."
+        f"So its label is {right.result[i]}, and yours is {labels[i]} (with {case.label})."
     )
 
 
@@ -268,22 +268,24 @@ KNN = Exercise(
     cases=_knn_cases,
     observe=call,
     explain=_votes_counted,
-    mistakes=section(
-        _NEIGHBOURS,
-        (
-            "dot products in place of cosines",
-            "A dot product grows with the lengths of both vectors: divide by them.",
-            lambda A, a, B, k: _vote(a, (B @ A.T).topk(k, dim=1).indices),
+    mistakes=(
+        Mistake(
+            name="dot products in place of cosines",
+            says="A dot product grows with the lengths of both vectors: divide by them.",
+            reread=_NEIGHBOURS,
+            wrong=lambda A, a, B, k: _vote(a, (B @ A.T).topk(k, dim=1).indices),
         ),
-        (
-            "the label of the nearest alone",
-            "All k neighbours vote.",
-            lambda A, a, B, k: a[_cosines(A, B).argmax(dim=1)],
+        Mistake(
+            name="the label of the nearest alone",
+            says="All k neighbours vote.",
+            reread=_NEIGHBOURS,
+            wrong=lambda A, a, B, k: a[_cosines(A, B).argmax(dim=1)],
         ),
-        (
-            "Euclidean distances",
-            "Here it is the angle that counts, not the length.",
-            lambda A, a, B, k: _vote(a, torch.cdist(B, A).topk(k, dim=1, largest=False).indices),
+        Mistake(
+            name="Euclidean distances",
+            says="Here it is the angle that counts, not the length.",
+            reread=_NEIGHBOURS,
+            wrong=lambda A, a, B, k: _vote(a, torch.cdist(B, A).topk(k, dim=1, largest=False).indices),
         ),
     ),
 )
@@ -320,22 +322,23 @@ def _task_cases() -> list[Case]:
     ]
 
 
-def _adapted(work: Any, case: Case) -> Result:
+def _adapted(work: Any, case: Case) -> Observation:
     state, *others = case.args
     given, before = dict(state), {name: tensor.clone() for name, tensor in state.items()}
     found = work(given, *others)
     if not isinstance(found, Mapping):
-        raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
+        raise Fault(f"returned {describe(found)}, expected a dictionary of names and tensors")
     same = given.keys() == state.keys() and all(given[name] is state[name] for name in state)
     same = same and all(torch.equal(state[name], before[name]) for name in state)
     kinds = [name for name in sorted(found) if name in state and found[name].dtype != state[name].dtype]
     odd = [name for name in kinds if not name.startswith(("head.", "embed.position"))]
-    return {
+    observed = {
         "names": sorted(found),
         **{name: found[name] for name in sorted(found)},
-        "the dtype of all others": Words(f"another one in {odd[0]}" if odd else "as it was"),
-        "the given dictionary afterwards": Words("as it was" if same else "changed"),
+        "the dtype of all others": (f"another one in {odd[0]}" if odd else "as it was"),
+        "the given dictionary afterwards": "as it was" if same else "changed",
     }
+    return Observation(observed)
 
 
 def _task(
@@ -366,26 +369,23 @@ FOR_A_NEW_TASK = Exercise(
     cases=_task_cases,
     observe=_adapted,
     mistakes=(
-        *section(
-            _HEAD,
-            (
-                "a head of random numbers",
-                "A new head starts at zero: all classes are equally likely at first.",
-                functools.partial(_task, rows=torch.randn),
-            ),
+        Mistake(
+            name="a head of random numbers",
+            says="A new head starts at zero: all classes are equally likely at first.",
+            reread=_HEAD,
+            wrong=functools.partial(_task, rows=torch.randn),
         ),
-        *section(
-            _RESOLUTION,
-            (
-                "positions of the old grid",
-                "Another grid has other positions: resize_position_embedding(position, old_grid, new_grid).",
-                functools.partial(_task, position=lambda position, old, new: position),
-            ),
-            (
-                "positions stretched in one dimension",
-                "They are a grid of rows and columns, and the class token's row stays as it was.",
-                functools.partial(_task, position=_in_one_dimension),
-            ),
+        Mistake(
+            name="positions of the old grid",
+            says="Another grid has other positions: resize_position_embedding(position, old_grid, new_grid).",
+            reread=_RESOLUTION,
+            wrong=functools.partial(_task, position=lambda position, old, new: position),
+        ),
+        Mistake(
+            name="positions stretched in one dimension",
+            says="They are a grid of rows and columns, and the class token's row stays as it was.",
+            reread=_RESOLUTION,
+            wrong=functools.partial(_task, position=_in_one_dimension),
         ),
     ),
 )
@@ -406,11 +406,12 @@ def _rate_cases() -> list[Case]:
     return [*made, Case("L=2, rate=1, decay=0.5, a frozen embedding", (partly, 1.0, 0.5))]
 
 
-def _rates(work: Any, case: Case) -> Result:
+def _rates(work: Any, case: Case) -> Observation:
     """The rate of each parameter."""
     model = case.args[0]
     lent = ModelSnapshot(model)
-    return by_parameter(work(*case.args), model, "lr", missing=None) | {"the model afterwards": lent.afterwards()}
+    rates = by_parameter(work(*case.args), model, "lr", default=None)
+    return Observation(rates | {"the model afterwards": lent.afterwards()})
 
 
 def _steps_down(name: str, depth: int) -> int:
@@ -438,19 +439,25 @@ LAYER_RATES = Exercise(
     right=_by_depth(),
     cases=_rate_cases,
     observe=_rates,
-    mistakes=section(
-        _TUNING,
-        (
-            "rates that fall towards the head",
-            "The head has the full rate, and the embedding the smallest.",
-            _by_depth(lambda name, L: L + 1 - _steps_down(name, L)),
+    mistakes=(
+        Mistake(
+            name="rates that fall towards the head",
+            says="The head has the full rate, and the embedding the smallest.",
+            reread=_TUNING,
+            wrong=_by_depth(lambda name, L: L + 1 - _steps_down(name, L)),
         ),
-        (
-            "a last block at the full rate",
-            "The head has the full rate, and the last block one decay less: block i has L - i decays.",
-            _by_depth(lambda name, L: max(_steps_down(name, L) - 1, 0)),
+        Mistake(
+            name="a last block at the full rate",
+            says="The head has the full rate, and the last block one decay less: block i has L - i decays.",
+            reread=_TUNING,
+            wrong=_by_depth(lambda name, L: max(_steps_down(name, L) - 1, 0)),
         ),
-        ("one rate for all", "Each layer below the head has one decay more.", _by_depth(lambda name, L: 0)),
+        Mistake(
+            name="one rate for all",
+            says="Each layer below the head has one decay more.",
+            reread=_TUNING,
+            wrong=_by_depth(lambda name, L: 0),
+        ),
     ),
     tolerance=3e-7,  # rates are small numbers: one that was rounded is seen
 )
@@ -482,23 +489,21 @@ def _tune_cases() -> list[Case]:
     ]
 
 
-def _tuned(work: Any, case: Case) -> Result:
+def _tuned(work: Any, case: Case) -> Observation:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    lent, given = ModelSnapshot(model, trained=True), copied(case.args[1:])
+    lent, given = ModelSnapshot(model, trained=True), copy_arguments(case.args[1:])
     work(model, *given)
     after = {name: p.detach() for name, p in model.named_parameters()}
     moved = [name for name, p in before.items() if not name.startswith("head.") and not torch.equal(after[name], p)]
-    return {
-        "the head afterwards": Words(
-            "trainable" if all(p.requires_grad for p in model.head.parameters()) else "frozen"
-        ),
-        "what has changed of the encoder": Words(", ".join(moved[:3]) + ", …" * (len(moved) > 3) or "nothing"),
+    observed = {
+        "the head afterwards": "trainable" if all(p.requires_grad for p in model.head.parameters()) else "frozen",
+        "what has changed of the encoder": (", ".join(moved[:3]) + ", …" * (len(moved) > 3) or "nothing"),
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
         "the model afterwards": lent.afterwards(),
-        ARGUMENTS: changed_arguments(case.args[1:], given, first=2),
     }
+    return Observation(observed, changed_argument=changed_argument(case.args[1:], given, first=2))
 
 
 def _tune(
@@ -538,35 +543,30 @@ TUNE_HEAD = Exercise(
     observe=_tuned,
     tolerance=1e-4,
     mistakes=(
-        *section(
-            "The optimiser was made before the head.",
-            (
-                "a new head that the optimiser doesn't know",
-                "The model has its head of zeros already: keep it, and give its parameters to the optimiser.",
-                _another_head,
-            ),
+        Mistake(
+            name="a new head that the optimiser doesn't know",
+            says="The model has its head of zeros already: keep it, and give its parameters to the optimiser.",
+            reread="The optimiser was made before the head.",
+            wrong=_another_head,
         ),
-        *section(
-            _FROZEN,
-            (
-                "dropout left on",
-                "The model came in training mode, so at every step the features are other ones. A frozen encoder "
-                "runs in eval mode: model.eval().",
-                _tune(training=True),
-            ),
-            (
-                "a training of the whole model",
-                "The encoder is frozen: the optimiser gets model.head.parameters() alone.",
-                _tune(trained=lambda model: model),
-            ),
+        Mistake(
+            name="dropout left on",
+            says="The model came in training mode, so at every step the features are other ones. A frozen encoder runs "
+            "in eval mode: model.eval().",
+            reread=_FROZEN,
+            wrong=_tune(training=True),
         ),
-        *section(
-            _HEAD,
-            (
-                "a softmax before the cross-entropy",
-                "cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
-                _tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
-            ),
+        Mistake(
+            name="a training of the whole model",
+            says="The encoder is frozen: the optimiser gets model.head.parameters() alone.",
+            reread=_FROZEN,
+            wrong=_tune(trained=lambda model: model),
+        ),
+        Mistake(
+            name="a softmax before the cross-entropy",
+            says="cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
+            reread=_HEAD,
+            wrong=_tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
         ),
     ),
 )

@@ -9,7 +9,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 
@@ -97,17 +105,18 @@ TWO_D_POSITIONS = Exercise(
     cases=_half_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.GridPosition,),
-    mistakes=section(
-        _HALVES,
-        (
-            "the column's half first",
-            "The first D / 2 numbers are the row's.",
-            lambda row, column: _halves(row, column).roll(column.shape[1], -1),
+    mistakes=(
+        Mistake(
+            name="the column's half first",
+            says="The first D / 2 numbers are the row's.",
+            reread=_HALVES,
+            wrong=lambda row, column: _halves(row, column).roll(column.shape[1], -1),
         ),
-        (
-            "patches counted down the columns",
-            "Patches go row by row: the column changes fastest.",
-            lambda row, column: _halves(row, column).unflatten(0, (len(row), -1)).transpose(0, 1).flatten(0, 1),
+        Mistake(
+            name="patches counted down the columns",
+            says="Patches go row by row: the column changes fastest.",
+            reread=_HALVES,
+            wrong=lambda row, column: _halves(row, column).unflatten(0, (len(row), -1)).transpose(0, 1).flatten(0, 1),
         ),
     ),
 )
@@ -136,32 +145,26 @@ OFFSET_INDEX = Exercise(
     observe=call,
     forbidden=(position_bias_index,),
     mistakes=(
-        *section(
-            "The offset from j to i.",
-            (
-                "offsets from j to i",
-                "Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
-                lambda grid: lesson.relative_position_index(grid).T,
+        Mistake(
+            name="offsets from j to i",
+            says="Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+            reread="The offset from j to i.",
+            wrong=lambda grid: lesson.relative_position_index(grid).T,
+        ),
+        Mistake(
+            name="differences in the list of patches",
+            says="The last patch of a row and the first of the next are neighbours in the list alone. Take rows and "
+            "columns apart first.",
+            reread="A list instead of a grid.",
+            wrong=lambda grid: (
+                torch.arange(math.prod(grid)) - torch.arange(math.prod(grid))[:, None] + math.prod(grid) - 1
             ),
         ),
-        *section(
-            "A list instead of a grid.",
-            (
-                "differences in the list of patches",
-                "The last patch of a row and the first of the next are neighbours in the list alone. Take rows and "
-                "columns apart first.",
-                lambda grid: (
-                    torch.arange(math.prod(grid)) - torch.arange(math.prod(grid))[:, None] + math.prod(grid) - 1
-                ),
-            ),
-        ),
-        *section(
-            _WAYS,
-            (
-                "a step down that counts too few",
-                "From one row of offsets to the next there are 2 · columns - 1 of them, not 2 · rows - 1.",
-                lambda grid: _offsets(grid, 2 * grid[0] - 1),
-            ),
+        Mistake(
+            name="a step down that counts too few",
+            says="From one row of offsets to the next there are 2 · columns - 1 of them, not 2 · rows - 1.",
+            reread=_WAYS,
+            wrong=lambda grid: _offsets(grid, 2 * grid[0] - 1),
         ),
     ),
 )
@@ -210,22 +213,24 @@ BIASED_ATTENTION = Exercise(
     right=_attend(),
     cases=_attention_cases,
     observe=call,
-    mistakes=section(
-        _AFTER,
-        (
-            "a bias after the softmax",
-            "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
-            _attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
+    mistakes=(
+        Mistake(
+            name="a bias after the softmax",
+            says="Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
+            reread=_AFTER,
+            wrong=_attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
         ),
-        (
-            "scores that aren't divided by √d",
-            "Divide q kᵀ by the square root of d, then add the bias.",
-            _attend(scale=lambda d: 1.0),
+        Mistake(
+            name="scores that aren't divided by √d",
+            says="Divide q kᵀ by the square root of d, then add the bias.",
+            reread=_AFTER,
+            wrong=_attend(scale=lambda d: 1.0),
         ),
-        (
-            "a softmax over the queries",
-            "The weights of each query sum to 1 over the keys, the last axis.",
-            _attend(squash=lambda scores, b: scores.softmax(dim=-2)),
+        Mistake(
+            name="a softmax over the queries",
+            says="The weights of each query sum to 1 over the keys, the last axis.",
+            reread=_AFTER,
+            wrong=_attend(squash=lambda scores, b: scores.softmax(dim=-2)),
         ),
     ),
 )
@@ -260,12 +265,12 @@ RELATIVE_BIAS = Exercise(
     cases=_bias_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.RelativeBias,),
-    mistakes=section(
-        "The offset from j to i.",
-        (
-            "offsets from j to i",
-            "Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
-            functools.partial(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
+    mistakes=(
+        Mistake(
+            name="offsets from j to i",
+            says="Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+            reread="The offset from j to i.",
+            wrong=functools.partial(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
         ),
     ),
 )

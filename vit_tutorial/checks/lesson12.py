@@ -13,7 +13,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import Case, Exercise, Fault, Forbidden, Question, Result, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Fault,
+    Forbidden,
+    Mistake,
+    Observation,
+    Question,
+    Value,
+    call,
+    normal,
+    pencil,
+)
 
 _KNOWS = "1 · What a convolution knows"
 _MODELS = "2 · Three models"
@@ -118,23 +130,25 @@ CONV_MATRIX = Exercise(
     cases=_matrix_cases,
     observe=call,
     tolerance=1e-6,  # the kernel's numbers are put into their places, as they are
-    mistakes=section(
-        _KNOWS,
-        (
-            "a kernel that is flipped",
-            "That is the convolution of the mathematicians. torch doesn't flip it: kernel[0, 0] meets the pixel above, "
-            "on the left.",
-            lambda kernel, size: _conv_matrix(kernel.flip(0, 1), size),
+    mistakes=(
+        Mistake(
+            name="a kernel that is flipped",
+            says="That is the convolution of the mathematicians. torch doesn't flip it: kernel[0, 0] meets the pixel "
+            "above, on the left.",
+            reread=_KNOWS,
+            wrong=lambda kernel, size: _conv_matrix(kernel.flip(0, 1), size),
         ),
-        (
-            "a kernel that is transposed",
-            "kernel[i, j]: i goes down, j to the right.",
-            lambda kernel, size: _conv_matrix(kernel.T, size),
+        Mistake(
+            name="a kernel that is transposed",
+            says="kernel[i, j]: i goes down, j to the right.",
+            reread=_KNOWS,
+            wrong=lambda kernel, size: _conv_matrix(kernel.T, size),
         ),
-        (
-            "a border that wraps around",
-            "A pixel outside of the image is 0: it has no column in the matrix.",
-            _conv_matrix_around,
+        Mistake(
+            name="a border that wraps around",
+            says="A pixel outside of the image is 0: it has no column in the matrix.",
+            reread=_KNOWS,
+            wrong=_conv_matrix_around,
         ),
     ),
 )
@@ -285,23 +299,23 @@ def _fair(
     return fair_comparison
 
 
-def _of_each_model(work: Any, case: Case) -> Result:
+def _of_each_model(work: Any, case: Case) -> Observation:
     """The rate and the accuracy that ``work`` gives for each model."""
-    result = call(work, case)
-    given, names = result["result"], sorted({run["model"] for run in case.args[0]})
+    observed = call(work, case)
+    given, names = observed.result, sorted({run["model"] for run in case.args[0]})
     if not isinstance(given, dict):
         raise Fault(f"returned {type(given).__name__}, expected a dictionary, {{model: (rate, test accuracy)}}")
     if missing := [name for name in names if name not in given]:
         raise Fault(f"there is no answer for the model {missing[0]!r}: the models are {', '.join(names)}")
     if more := [name for name in given if name not in names]:
         raise Fault(f"the dictionary has {more[0]!r}, which is no model: the models are {', '.join(names)}")
-    found: Result = {}
+    numbers: dict[str, Value] = {}
     for name in names:
         pair = given[name].tolist() if hasattr(given[name], "tolist") else given[name]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise Fault(f"{name!r} has {pair!r}, expected a pair: the rate, and the test accuracy")
-        found |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
-    return found | {"arguments": result["arguments"]}
+        numbers |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
+    return Observation(numbers, changed_argument=observed.changed_argument)
 
 
 FAIR_COMPARISON = Exercise(
@@ -313,12 +327,12 @@ FAIR_COMPARISON = Exercise(
     cases=_fair_cases,
     observe=_of_each_model,
     tolerance=1e-6,
-    mistakes=section(
-        _RATE,
-        (
-            "a rate that is chosen by the test images",
-            "A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
-            _fair(choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
+    mistakes=(
+        Mistake(
+            name="a rate that is chosen by the test images",
+            says="A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
+            reread=_RATE,
+            wrong=_fair(choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
         ),
     ),
 )

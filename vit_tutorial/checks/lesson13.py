@@ -9,7 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Question, Result, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Observation,
+    Question,
+    Row,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
@@ -94,13 +104,13 @@ def _colour_classes(images: Tensor, patch_size: int) -> Tensor:
     return _number(_down(patches.mean(dim=3)))
 
 
-def _worked_out(wrong: list[tuple[Case, Result, Result]]) -> str:
+def _worked_out(wrong: list[Row]) -> str:
     """The class of the first wrong patch, step by step."""
     case, right, yours = wrong[0]
-    numbers = torch.as_tensor(yours["result"])
-    if numbers.shape != right["result"].shape:
+    numbers = torch.as_tensor(yours.result)
+    if numbers.shape != right.result.shape:
         return ""
-    image, patch = (numbers != right["result"]).nonzero()[0].tolist()
+    image, patch = (numbers != right.result).nonzero()[0].tolist()
     colour = patchify(*case.args)[image, patch].unflatten(0, (3, -1)).mean(dim=1)  # (3,)
     red, green, blue = _down(colour).tolist()
     shown = ", ".join(f"{x:.6g}" for x in colour.tolist())
@@ -149,16 +159,16 @@ COLOUR_CLASSES = Exercise(
 # ---- Corrupted tokens --------------------------------------------------------------------------------------------
 
 
-def _learning_but(fixed: int) -> Callable[[Any, Case], Result]:
+def _learning_but(fixed: int) -> Callable[[Any, Case], Observation]:
     """What is called, with its gradients; the text asks for none in argument ``fixed``, counted from 0."""
 
-    def observe(work: Any, case: Case) -> Result:
+    def observe(work: Any, case: Case) -> Observation:
         def held(*given: Any) -> Any:
             return work(*(x.detach() if place == fixed else x for place, x in enumerate(given)))
 
-        result = call(held, case, differentiable=True)
-        result.pop(f"gradient of argument {fixed + 1}", None)
-        return result
+        observed = call(held, case, differentiable=True)
+        observed.gradients.pop(f"argument {fixed + 1}", None)
+        return observed
 
     return observe
 
@@ -238,20 +248,21 @@ RESTORE = Exercise(
     cases=_back_cases,
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are put back as they are
-    mistakes=section(
-        "Tokens in another order.",
-        (
-            "mask tokens behind the visible ones",
-            "Only `hidden` says which places the tokens belong to. Put each visible token into its own place, and the "
-            "mask token into the others.",
-            lambda visible, hidden, mask_token: torch.cat(
+    mistakes=(
+        Mistake(
+            name="mask tokens behind the visible ones",
+            says="Only `hidden` says which places the tokens belong to. Put each visible token into its own place, and "
+            "the mask token into the others.",
+            reread="Tokens in another order.",
+            wrong=lambda visible, hidden, mask_token: torch.cat(
                 [visible, mask_token.expand(len(visible), hidden.shape[1] - visible.shape[1], -1)], dim=1
             ),
         ),
-        (
-            "visible and hidden places exchanged",
-            "hidden is True where a patch was hidden: there stands the mask token.",
-            lambda visible, hidden, mask_token: lesson.restore(visible, ~hidden, mask_token),
+        Mistake(
+            name="visible and hidden places exchanged",
+            says="hidden is True where a patch was hidden: there stands the mask token.",
+            reread="Tokens in another order.",
+            wrong=lambda visible, hidden, mask_token: lesson.restore(visible, ~hidden, mask_token),
         ),
     ),
 )
@@ -348,33 +359,38 @@ HIDDEN_LOSS = Exercise(
     observe=_learning_but(1),  # the target may be computed without a graph
     tolerance=1e-4,
     forbidden=(lesson.normalised_patches,),
-    mistakes=section(
-        _QUARTER,
-        (
-            "a loss of the visible patches, too",
-            "The painter is to say what it doesn't see: only the errors of hidden patches count, all others are 0.",
-            _of_all_patches,
+    mistakes=(
+        Mistake(
+            name="a loss of the visible patches, too",
+            says="The painter is to say what it doesn't see: only the errors of hidden patches count, all others are "
+            "0.",
+            reread=_QUARTER,
+            wrong=_of_all_patches,
         ),
-        (
-            "a variance divided by n",
-            "The text asks for torch's var, which divides by one less than the number of values.",
-            _make_loss(wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
+        Mistake(
+            name="a variance divided by n",
+            says="The text asks for torch's var, which divides by one less than the number of values.",
+            reread=_QUARTER,
+            wrong=_make_loss(wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
         ),
-        (
-            "channels last in a patch",
-            "The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
-            _make_loss(wanted=_channels_last),
+        Mistake(
+            name="channels last in a patch",
+            says="The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
+            reread=_QUARTER,
+            wrong=_make_loss(wanted=_channels_last),
         ),
-        (
-            "a mean of the images' means",
-            "All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
+        Mistake(
+            name="a mean of the images' means",
+            says="All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
             "counts less where more are hidden.",
-            _make_loss(mean=_mean_of_means),
+            reread=_QUARTER,
+            wrong=_make_loss(mean=_mean_of_means),
         ),
-        (
-            "a mean over all patches",
-            "The loss is the mean over the hidden patches: divide by their number, not by B · N.",
-            _make_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
+        Mistake(
+            name="a mean over all patches",
+            says="The loss is the mean over the hidden patches: divide by their number, not by B · N.",
+            reread=_QUARTER,
+            wrong=_make_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
         ),
     ),
 )

@@ -11,17 +11,16 @@ from torch import Tensor
 
 from vit_tutorial.analysis import scaling
 from vit_tutorial.checks.engine import (
-    ARGUMENTS,
     Case,
     Exercise,
     Fault,
+    Mistake,
+    Observation,
     Question,
-    Result,
     as_number,
     call,
-    changed_arguments,
+    changed_argument,
     pencil,
-    section,
 )
 
 _LAW = "1 · A law, with a pencil"
@@ -152,12 +151,12 @@ LAW_FROM_FLOOR = Exercise(
     right=_line,
     cases=_floor_cases,
     observe=call,
-    mistakes=section(
-        _STRAIGHT,
-        (
-            "a line without the floor",
-            "Take the floor off the loss before the logarithm: only what is above it falls as a power.",
-            lambda cost, loss, floor: _line(cost, loss, 0.0),
+    mistakes=(
+        Mistake(
+            name="a line without the floor",
+            says="Take the floor off the loss before the logarithm: only what is above it falls as a power.",
+            reread=_STRAIGHT,
+            wrong=lambda cost, loss, floor: _line(cost, loss, 0.0),
         ),
     ),
 )
@@ -217,12 +216,12 @@ FIT_LAW = Exercise(
     cases=_fit_cases,
     observe=call,
     forbidden=(scaling.fit_law,),
-    mistakes=section(
-        _STRAIGHT,
-        (
-            "a line without the floor",
-            "A line through the logarithms has no c. Take each exponent b in turn, and fit a and c.",
-            lambda cost, loss, exponents: (*_line(cost, loss, 0.0), 0.0),
+    mistakes=(
+        Mistake(
+            name="a line without the floor",
+            says="A line through the logarithms has no c. Take each exponent b in turn, and fit a and c.",
+            reread=_STRAIGHT,
+            wrong=lambda cost, loss, exponents: (*_line(cost, loss, 0.0), 0.0),
         ),
     ),
 )
@@ -265,7 +264,7 @@ def _grow_cases() -> list[Case]:
     ]
 
 
-def _as_a_dictionary(work: Any, case: Case) -> Result:
+def _as_a_dictionary(work: Any, case: Case) -> Observation:
     """As :func:`call`; a dictionary of another class, such as an OrderedDict, is as good as a plain one.
 
     Raises:
@@ -276,7 +275,7 @@ def _as_a_dictionary(work: Any, case: Case) -> Result:
     if new is given:
         raise Fault("it returns the dictionary that it was given: the caller may change one of them. Make a new one")
     observed = {"result": _whole(new) if isinstance(new, Mapping) else new}
-    return observed | {ARGUMENTS: changed_arguments(case.args[:1], [given])}
+    return Observation(observed, changed_argument=changed_argument(case.args[:1], [given]))
 
 
 def _whole(sizes: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -344,17 +343,19 @@ REDRAWN_RUNS = Exercise(
     right=_draw(),
     cases=_draw_cases,
     observe=call,
-    mistakes=section(
-        _SURE,
-        (
-            "differences in place of factors",
-            "A run deviates by percents, that is by factors: take differences of logarithms.",
-            _draw(residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
+    mistakes=(
+        Mistake(
+            name="differences in place of factors",
+            says="A run deviates by percents, that is by factors: take differences of logarithms.",
+            reread=_SURE,
+            wrong=_draw(residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
         ),
-        (
-            "factors that are widened, not their logarithms",
-            "Take the logarithm of loss / fitted first, multiply that by the root, and take e to its power at the end.",
-            _draw(residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
+        Mistake(
+            name="factors that are widened, not their logarithms",
+            says="Take the logarithm of loss / fitted first, multiply that by the root, and take e to its power at the "
+            "end.",
+            reread=_SURE,
+            wrong=_draw(residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
         ),
     ),
 )

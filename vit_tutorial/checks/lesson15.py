@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad, silu
 
-from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Forbidden,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.variants import modern
 
 _SCALE = "Layer scale"
@@ -96,12 +105,12 @@ RMS_NORM = Exercise(
     cases=_rms_cases,
     observe=call,
     forbidden=(Forbidden("rms_norm", "write the norm yourself"),),
-    mistakes=section(
-        _RMS,
-        (
-            "layer norm",
-            "You subtract the mean. RMS norm doesn't: square the numbers as they are.",
-            lambda x, weight, eps: _rms(x - x.mean(-1, keepdim=True), weight, eps),
+    mistakes=(
+        Mistake(
+            name="layer norm",
+            says="You subtract the mean. RMS norm doesn't: square the numbers as they are.",
+            reread=_RMS,
+            wrong=lambda x, weight, eps: _rms(x - x.mean(-1, keepdim=True), weight, eps),
         ),
     ),
 )
@@ -140,17 +149,18 @@ GATED_MLP = Exercise(
     cases=_gated_cases,
     observe=call,
     forbidden=(modern.ModernMLP,),
-    mistakes=section(
-        _GATED,
-        (
-            "gate and value exchanged",
-            "The first M numbers are the gate, which goes through SiLU; the others are the value.",
-            lambda x, w1, b1, w2, b2: _gated(x, w1.roll(len(w1) // 2, 0), b1.roll(len(b1) // 2, 0), w2, b2),
+    mistakes=(
+        Mistake(
+            name="gate and value exchanged",
+            says="The first M numbers are the gate, which goes through SiLU; the others are the value.",
+            reread=_GATED,
+            wrong=lambda x, w1, b1, w2, b2: _gated(x, w1.roll(len(w1) // 2, 0), b1.roll(len(b1) // 2, 0), w2, b2),
         ),
-        (
-            "a gate without SiLU",
-            "silu(gate) · value.",
-            lambda x, w1, b1, w2, b2: linear(torch.mul(*_halves(linear(x, w1, b1))), w2, b2),
+        Mistake(
+            name="a gate without SiLU",
+            says="silu(gate) · value.",
+            reread=_GATED,
+            wrong=lambda x, w1, b1, w2, b2: linear(torch.mul(*_halves(linear(x, w1, b1))), w2, b2),
         ),
     ),
 )
@@ -226,33 +236,32 @@ ROTATE = Exercise(
     cases=_rotate_cases,
     observe=call,
     forbidden=(modern.rotate,),
-    mistakes=section(
-        "Neighbours or halves.",
-        (
-            "neighbours in place of halves",
-            "Number i is paired with number i + d/2 here, not 2i with 2i + 1.",
-            _rotate_neighbours,
+    mistakes=(
+        Mistake(
+            name="neighbours in place of halves",
+            says="Number i is paired with number i + d/2 here, not 2i with 2i + 1.",
+            reread="Neighbours or halves.",
+            wrong=_rotate_neighbours,
         ),
-    )
-    + section(
-        _ROTARY,
-        (
-            "a turn the other way",
-            "a cos - b sin in the first half, b cos + a sin in the second.",
-            lambda x, angles: _rotate(x, -angles),
+        Mistake(
+            name="a turn the other way",
+            says="a cos - b sin in the first half, b cos + a sin in the second.",
+            reread=_ROTARY,
+            wrong=lambda x, angles: _rotate(x, -angles),
         ),
-    )
-    + section(
-        "The class token rotated, too.",
-        (
-            "the class token with the first patch's angles",
-            "The tokens before the patches have no place in the image: leave them as they are.",
-            _rotate_all,
+        Mistake(
+            name="the class token with the first patch's angles",
+            says="The tokens before the patches have no place in the image: leave them as they are.",
+            reread="The class token rotated, too.",
+            wrong=_rotate_all,
         ),
-        (
-            "the first tokens rotated in place of the last",
-            "The class token comes first and has no place: the last N tokens are the patches.",
-            lambda x, angles: torch.cat([_rotate(x[..., : len(angles), :], angles), x[..., len(angles) :, :]], dim=-2),
+        Mistake(
+            name="the first tokens rotated in place of the last",
+            says="The class token comes first and has no place: the last N tokens are the patches.",
+            reread="The class token rotated, too.",
+            wrong=lambda x, angles: torch.cat(
+                [_rotate(x[..., : len(angles), :], angles), x[..., len(angles) :, :]], dim=-2
+            ),
         ),
     ),
 )
@@ -302,17 +311,18 @@ ATTENTION_POOL = Exercise(
     cases=_pool_cases,
     observe=call,
     forbidden=(modern.AttentionPool,),
-    mistakes=section(
-        _POOL,
-        (
-            "√D in place of √d",
-            "Each head has d = D / h numbers: divide by √d.",
-            _pooled(scale=lambda D, h: math.sqrt(D)),
+    mistakes=(
+        Mistake(
+            name="√D in place of √d",
+            says="Each head has d = D / h numbers: divide by √d.",
+            reread=_POOL,
+            wrong=_pooled(scale=lambda D, h: math.sqrt(D)),
         ),
-        (
-            "interleaved heads",
-            "Head 0 has the first d numbers, not every h-th one.",
-            _pooled(split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
+        Mistake(
+            name="interleaved heads",
+            says="Head 0 has the first d numbers, not every h-th one.",
+            reread=_POOL,
+            wrong=_pooled(split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
         ),
     ),
 )

@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 
 _BY_HAND = "1 · From tokens to a mask, by hand"
 _SCORE = "The score, with a pencil"
@@ -116,17 +124,18 @@ TOKEN_GRID = Exercise(
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are moved, not changed
     forbidden=(lesson.token_grid,),
-    mistakes=section(
-        _BY_HAND,
-        (
-            "a class token in the grid",
-            "The patches come last: leave out the first prefix_tokens.",
-            lambda tokens, grid, prefix_tokens: _grid(tokens[:, : math.prod(grid)], grid, 0),
+    mistakes=(
+        Mistake(
+            name="a class token in the grid",
+            says="The patches come last: leave out the first prefix_tokens.",
+            reread=_BY_HAND,
+            wrong=lambda tokens, grid, prefix_tokens: _grid(tokens[:, : math.prod(grid)], grid, 0),
         ),
-        (
-            "one token left out, whatever prefix_tokens says",
-            "There may be registers behind the class token, or nothing before the patches.",
-            lambda tokens, grid, prefix_tokens: _grid(tokens[:, : 1 + math.prod(grid)], grid, 1),
+        Mistake(
+            name="one token left out, whatever prefix_tokens says",
+            says="There may be registers behind the class token, or nothing before the patches.",
+            reread=_BY_HAND,
+            wrong=lambda tokens, grid, prefix_tokens: _grid(tokens[:, : 1 + math.prod(grid)], grid, 1),
         ),
     ),
 )
@@ -170,14 +179,19 @@ CLASS_SHARES = Exercise(
     cases=_share_cases,
     observe=call,
     forbidden=(lesson.class_shares,),
-    mistakes=section(
-        _HEAD,
-        (
-            "the most frequent class of each patch",
-            "A patch on an edge is a part of two classes. Keep both shares: they sum to 1.",
-            _most_frequent,
+    mistakes=(
+        Mistake(
+            name="the most frequent class of each patch",
+            says="A patch on an edge is a part of two classes. Keep both shares: they sum to 1.",
+            reread=_HEAD,
+            wrong=_most_frequent,
         ),
-        ("one pixel of each patch", "You look at a corner of each patch. Count all its pixels.", _one_pixel),
+        Mistake(
+            name="one pixel of each patch",
+            says="You look at a corner of each patch. Count all its pixels.",
+            reread=_HEAD,
+            wrong=_one_pixel,
+        ),
     ),
 )
 
@@ -239,32 +253,36 @@ MEAN_IOU = Exercise(
     cases=_iou_cases,
     observe=call,
     forbidden=(lesson.mean_iou, lesson.iou, lesson.confusion),
-    mistakes=section(
-        _SCORE,
-        (
-            "pixel accuracy",
-            "That is the share of right pixels. IoU is computed for each class, and their mean taken.",
-            lambda predicted, targets, num_classes: (predicted == targets).float().mean(),
+    mistakes=(
+        Mistake(
+            name="pixel accuracy",
+            says="That is the share of right pixels. IoU is computed for each class, and their mean taken.",
+            reread=_SCORE,
+            wrong=lambda predicted, targets, num_classes: (predicted == targets).float().mean(),
         ),
-        (
-            "a score for each picture, then the mean",
-            "Add up the pixels of all pictures first, and divide once per class.",
-            _make_iou(pictures=True),
+        Mistake(
+            name="a score for each picture, then the mean",
+            says="Add up the pixels of all pictures first, and divide once per class.",
+            reread=_SCORE,
+            wrong=_make_iou(pictures=True),
         ),
-        (
-            "classes that are nowhere counted as 0",
-            "A class in neither mask has no IoU: leave it out of the mean.",
-            _make_iou(mean=lambda each: each.nan_to_num(0.0).mean()),
+        Mistake(
+            name="classes that are nowhere counted as 0",
+            says="A class in neither mask has no IoU: leave it out of the mean.",
+            reread=_SCORE,
+            wrong=_make_iou(mean=lambda each: each.nan_to_num(0.0).mean()),
         ),
-        (
-            "the mean of the recalls",
-            "You divide by the true mask alone. Divide by the pixels that are in at least one of both masks.",
-            _make_iou(measure=lambda both, said, true: both / true),
+        Mistake(
+            name="the mean of the recalls",
+            says="You divide by the true mask alone. Divide by the pixels that are in at least one of both masks.",
+            reread=_SCORE,
+            wrong=_make_iou(measure=lambda both, said, true: both / true),
         ),
-        (
-            "the Dice score",
-            "Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
-            _make_iou(measure=lambda both, said, true: 2 * both / (said + true)),
+        Mistake(
+            name="the Dice score",
+            says="Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
+            reread=_SCORE,
+            wrong=_make_iou(measure=lambda both, said, true: 2 * both / (said + true)),
         ),
     ),
 )
@@ -296,24 +314,28 @@ SEGMENT = Exercise(
     cases=_segment_cases,
     observe=call,
     forbidden=(lesson.upsample,),
-    mistakes=section(
-        _BY_HAND,
-        (
-            "a mask with steps as large as patches",
-            'Argmax first gives it, and so does an enlarging of mode "nearest". Enlarge the logits, bilinear, and take '
-            "the largest afterwards.",
-            lambda logits, size: F.interpolate(logits, size=size, mode="nearest").argmax(dim=1),
+    mistakes=(
+        Mistake(
+            name="a mask with steps as large as patches",
+            says='Argmax first gives it, and so does an enlarging of mode "nearest". Enlarge the logits, bilinear, and '
+            "take the largest afterwards.",
+            reread=_BY_HAND,
+            wrong=lambda logits, size: F.interpolate(logits, size=size, mode="nearest").argmax(dim=1),
         ),
-        (
-            "corners aligned",
-            "align_corners=True puts the outer patches' middles onto the picture's corners. A patch's middle lies half "
-            "a patch inside: align_corners=False.",
-            lambda logits, size: F.interpolate(logits, size=size, mode="bilinear", align_corners=True).argmax(dim=1),
+        Mistake(
+            name="corners aligned",
+            says="align_corners=True puts the outer patches' middles onto the picture's corners. A patch's middle lies "
+            "half a patch inside: align_corners=False.",
+            reread=_BY_HAND,
+            wrong=lambda logits, size: F.interpolate(logits, size=size, mode="bilinear", align_corners=True).argmax(
+                dim=1
+            ),
         ),
-        (
-            "probabilities in place of logits",
-            "Enlarge the logits themselves: the softmax bends what lies between two patches.",
-            lambda logits, size: _segment(logits.softmax(dim=1), size),
+        Mistake(
+            name="probabilities in place of logits",
+            says="Enlarge the logits themselves: the softmax bends what lies between two patches.",
+            reread=_BY_HAND,
+            wrong=lambda logits, size: _segment(logits.softmax(dim=1), size),
         ),
     ),
 )

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.variants import words as lesson
 
 _LOSS = "2 · The loss, with a pencil"
@@ -136,48 +144,49 @@ CLIP_LOSS = Exercise(
     tolerance=1e-4,
     forbidden=(lesson.contrastive_loss,),
     mistakes=(
-        *section(
-            _SLIPS,
-            (
-                "vectors that aren't normalised",
-                "Divide each vector by its length first, of pictures and of captions: dot products are then cosines.",
-                _make_loss(unit=lambda x: x),
-            ),
-            (
-                "one direction only",
-                "Ask which caption belongs to a picture, and also which picture belongs to a caption, with the logits "
-                "transposed, and take half of each.",
-                _make_loss(loss=_rows),
-            ),
-            (
-                "the other direction only",
-                "Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, and "
-                "take half of each.",
-                _make_loss(loss=lambda logits: _rows(logits.T)),
-            ),
-            (
-                "labels in another order",
-                "Picture i belongs to caption i: label i is i.",
-                _make_loss(loss=lambda logits: _both(logits.flip(0))),
-            ),
+        Mistake(
+            name="vectors that aren't normalised",
+            says="Divide each vector by its length first, of pictures and of captions: dot products are then cosines.",
+            reread=_SLIPS,
+            wrong=_make_loss(unit=lambda x: x),
         ),
-        *section(
-            _LOSS,
-            (
-                "cosines without a scale",
-                "Multiply the cosines by log_scale's exp before the softmax.",
-                _make_loss(scale=torch.ones_like),
-            ),
-            (
-                "the logarithm of the scale as the scale",
-                "log_scale is stored as a logarithm: multiply the cosines by its exp.",
-                _make_loss(scale=lambda log_scale: log_scale),
-            ),
-            (
-                "a scale that isn't clipped",
-                "The scale is at most 100: clamp it after exp.",
-                _make_loss(scale=torch.exp),
-            ),
+        Mistake(
+            name="one direction only",
+            says="Ask which caption belongs to a picture, and also which picture belongs to a caption, with the logits "
+            "transposed, and take half of each.",
+            reread=_SLIPS,
+            wrong=_make_loss(loss=_rows),
+        ),
+        Mistake(
+            name="the other direction only",
+            says="Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, and "
+            "take half of each.",
+            reread=_SLIPS,
+            wrong=_make_loss(loss=lambda logits: _rows(logits.T)),
+        ),
+        Mistake(
+            name="labels in another order",
+            says="Picture i belongs to caption i: label i is i.",
+            reread=_SLIPS,
+            wrong=_make_loss(loss=lambda logits: _both(logits.flip(0))),
+        ),
+        Mistake(
+            name="cosines without a scale",
+            says="Multiply the cosines by log_scale's exp before the softmax.",
+            reread=_LOSS,
+            wrong=_make_loss(scale=torch.ones_like),
+        ),
+        Mistake(
+            name="the logarithm of the scale as the scale",
+            says="log_scale is stored as a logarithm: multiply the cosines by its exp.",
+            reread=_LOSS,
+            wrong=_make_loss(scale=lambda log_scale: log_scale),
+        ),
+        Mistake(
+            name="a scale that isn't clipped",
+            says="The scale is at most 100: clamp it after exp.",
+            reread=_LOSS,
+            wrong=_make_loss(scale=torch.exp),
         ),
     ),
 )
@@ -216,27 +225,32 @@ FLOOR_OF = Exercise(
     cases=_floor_cases,
     observe=call,
     forbidden=(lesson.loss_floor,),
-    mistakes=section(
-        _FLOOR,
-        (
-            "the logarithm of a mean",
-            "Each picture pays ln m of its own: first the logarithms, then their mean.",
-            _make_floor(lambda m: m.mean().log()),
+    mistakes=(
+        Mistake(
+            name="the logarithm of a mean",
+            says="Each picture pays ln m of its own: first the logarithms, then their mean.",
+            reread=_FLOOR,
+            wrong=_make_floor(lambda m: m.mean().log()),
         ),
-        (
-            "a mean over meanings",
-            "The loss is a mean over pictures, so a meaning with many captions counts as often as it has captions.",
-            _per_meaning,
+        Mistake(
+            name="a mean over meanings",
+            says="The loss is a mean over pictures, so a meaning with many captions counts as often as it has "
+            "captions.",
+            reread=_FLOOR,
+            wrong=_per_meaning,
         ),
-        (
-            "the logarithm of the number of meanings",
-            "What counts is how many captions share a meaning, not how many meanings there are.",
-            lambda meanings: torch.tensor(float(len(meanings.unique()))).log(),
+        Mistake(
+            name="the logarithm of the number of meanings",
+            says="What counts is how many captions share a meaning, not how many meanings there are.",
+            reread=_FLOOR,
+            wrong=lambda meanings: torch.tensor(float(len(meanings.unique()))).log(),
         ),
-        (
-            "guessing among the whole batch",
-            "ln B is where guessing stands. At the floor only captions of the same meaning are left to choose from.",
-            lambda meanings: torch.tensor(float(len(meanings))).log(),
+        Mistake(
+            name="guessing among the whole batch",
+            says="ln B is where guessing stands. At the floor only captions of the same meaning are left to choose "
+            "from.",
+            reread=_FLOOR,
+            wrong=lambda meanings: torch.tensor(float(len(meanings))).log(),
         ),
     ),
 )
@@ -271,17 +285,18 @@ ZERO_SHOT = Exercise(
     cases=_zero_shot_cases,
     observe=call,
     forbidden=(lesson.average_prompts,),
-    mistakes=section(
-        _PROMPTS,
-        (
-            "captions averaged before they are unit vectors",
-            "A long vector would count more than a short one: make each caption's vector a unit vector first.",
-            _lengths_kept,
+    mistakes=(
+        Mistake(
+            name="captions averaged before they are unit vectors",
+            says="A long vector would count more than a short one: make each caption's vector a unit vector first.",
+            reread=_PROMPTS,
+            wrong=_lengths_kept,
         ),
-        (
-            "the largest cosine in place of the average",
-            "Average the vectors of a name's prompts first, then compare the pictures with one vector per name.",
-            lambda images, captions: (_unit(images) @ _unit(captions).mT).amax(dim=0),
+        Mistake(
+            name="the largest cosine in place of the average",
+            says="Average the vectors of a name's prompts first, then compare the pictures with one vector per name.",
+            reread=_PROMPTS,
+            wrong=lambda images, captions: (_unit(images) @ _unit(captions).mT).amax(dim=0),
         ),
     ),
 )
@@ -331,22 +346,24 @@ SIGMOID_PAIRS = Exercise(
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-4,
     forbidden=(lesson.sigmoid_loss,),
-    mistakes=section(
-        _SIGLIP,
-        (
-            "a mean over all pairs",
-            "Sum over all pairs and divide by B, the number of pictures, not by B times B.",
-            _make_sigmoid(mean=torch.mean),
+    mistakes=(
+        Mistake(
+            name="a mean over all pairs",
+            says="Sum over all pairs and divide by B, the number of pictures, not by B times B.",
+            reread=_SIGLIP,
+            wrong=_make_sigmoid(mean=torch.mean),
         ),
-        (
-            "only the pairs that belong together",
-            "The pairs off the diagonal are questions, too: their answer is no, with a sign of -1.",
-            _make_sigmoid(signs=lambda logits: torch.eye(len(logits)), mean=lambda x: x.diagonal().mean()),
+        Mistake(
+            name="only the pairs that belong together",
+            says="The pairs off the diagonal are questions, too: their answer is no, with a sign of -1.",
+            reread=_SIGLIP,
+            wrong=_make_sigmoid(signs=lambda logits: torch.eye(len(logits)), mean=lambda x: x.diagonal().mean()),
         ),
-        (
-            "the bias added to the pairs on the diagonal alone",
-            "Every logit gets the same bias.",
-            _make_sigmoid(biased=lambda logits, bias: logits + bias * torch.eye(len(logits))),
+        Mistake(
+            name="the bias added to the pairs on the diagonal alone",
+            says="Every logit gets the same bias.",
+            reread=_SIGLIP,
+            wrong=_make_sigmoid(biased=lambda logits, bias: logits + bias * torch.eye(len(logits))),
         ),
     ),
 )

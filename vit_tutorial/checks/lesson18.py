@@ -7,7 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.export import quantise
 
 _PACKAGE = (quantise.quantise, quantise.dequantise, quantise.rounded, quantise.integer_linear)
@@ -133,27 +141,32 @@ QUANTISE_ROWS = Exercise(
     cases=_row_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _PENCIL,
-        (
-            "one scale for the whole weight",
-            "A row of small numbers then has codes near 0 only. Take the largest absolute value of each row: dim=1.",
-            _rows(largest=lambda w: w.abs().amax().reshape(1, 1)),
+    mistakes=(
+        Mistake(
+            name="one scale for the whole weight",
+            says="A row of small numbers then has codes near 0 only. Take the largest absolute value of each row: "
+            "dim=1.",
+            reread=_PENCIL,
+            wrong=_rows(largest=lambda w: w.abs().amax().reshape(1, 1)),
         ),
-        (
-            "the largest value in place of the largest absolute value",
-            "A row may reach further below 0 than above. Take the absolute values first.",
-            _rows(largest=lambda w: w.amax(dim=1, keepdim=True)),
+        Mistake(
+            name="the largest value in place of the largest absolute value",
+            says="A row may reach further below 0 than above. Take the absolute values first.",
+            reread=_PENCIL,
+            wrong=_rows(largest=lambda w: w.amax(dim=1, keepdim=True)),
         ),
-        (
-            "a last code that is one too large",
-            "You divide by 2^(bits-1). Symmetric codes end at 2^(bits-1) - 1: 127 for 8 bits.",
-            _rows(last=lambda bits: 2 ** (bits - 1)),
+        Mistake(
+            name="a last code that is one too large",
+            says="You divide by 2^(bits-1). Symmetric codes end at 2^(bits-1) - 1: 127 for 8 bits.",
+            reread=_PENCIL,
+            wrong=_rows(last=lambda bits: 2 ** (bits - 1)),
         ),
-        (
-            "digits cut off in place of rounded",
-            "int() and trunc() cut towards 0, so a number may be off by a whole step. round() goes to the nearest.",
-            _rows(to_codes=torch.trunc),
+        Mistake(
+            name="digits cut off in place of rounded",
+            says="int() and trunc() cut towards 0, so a number may be off by a whole step. round() goes to the "
+            "nearest.",
+            reread=_PENCIL,
+            wrong=_rows(to_codes=torch.trunc),
         ),
     ),
 )
@@ -202,28 +215,31 @@ WITH_ZERO_POINT = Exercise(
     cases=_zero_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _PENCIL,
-        (
-            "a range without the 0",
-            "If all numbers are above 0 or all below, the range must still reach to 0, or 0 has no code: low is at "
-            "most 0, high at least 0.",
-            _with_zero(low=lambda x: x.min(), high=lambda x: x.max()),
+    mistakes=(
+        Mistake(
+            name="a range without the 0",
+            says="If all numbers are above 0 or all below, the range must still reach to 0, or 0 has no code: low is "
+            "at most 0, high at least 0.",
+            reread=_PENCIL,
+            wrong=_with_zero(low=lambda x: x.min(), high=lambda x: x.max()),
         ),
-        (
-            "one step too many",
-            "You divide by 2^bits. Between the codes from 0 to 2^bits - 1 lie 2^bits - 1 steps.",
-            _with_zero(steps=lambda bits: 2**bits),
+        Mistake(
+            name="one step too many",
+            says="You divide by 2^bits. Between the codes from 0 to 2^bits - 1 lie 2^bits - 1 steps.",
+            reread=_PENCIL,
+            wrong=_with_zero(steps=lambda bits: 2**bits),
         ),
-        (
-            "a zero point that is subtracted",
-            "Decoding subtracts z, so the codes have it added: round(x / s) + z.",
-            _with_zero(place=lambda codes, zero: codes - zero),
+        Mistake(
+            name="a zero point that is subtracted",
+            says="Decoding subtracts z, so the codes have it added: round(x / s) + z.",
+            reread=_PENCIL,
+            wrong=_with_zero(place=lambda codes, zero: codes - zero),
         ),
-        (
-            "a zero point that is left out of the codes",
-            "round(x / s) is negative for numbers below 0. Add z, then the codes begin at 0.",
-            _with_zero(place=lambda codes, zero: codes),
+        Mistake(
+            name="a zero point that is left out of the codes",
+            says="round(x / s) is negative for numbers below 0. Add z, then the codes begin at 0.",
+            reread=_PENCIL,
+            wrong=_with_zero(place=lambda codes, zero: codes),
         ),
     ),
 )
@@ -269,23 +285,26 @@ INTEGER_LAYER = Exercise(
     cases=_layer_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _PENCIL,
-        (
-            "a zero point that is forgotten",
-            "Each code of x is too large by the zero point. Subtract zero · (the row's sum of the weight's codes).",
-            _layer(offset=lambda zero, w: torch.tensor(0)),
+    mistakes=(
+        Mistake(
+            name="a zero point that is forgotten",
+            says="Each code of x is too large by the zero point. Subtract zero · (the row's sum of the weight's "
+            "codes).",
+            reread=_PENCIL,
+            wrong=_layer(offset=lambda zero, w: torch.tensor(0)),
         ),
-        (
-            "a zero point that is subtracted once",
-            "Each term of the sum has the zero point in it, times the weight's code. Subtract it from the codes "
+        Mistake(
+            name="a zero point that is subtracted once",
+            says="Each term of the sum has the zero point in it, times the weight's code. Subtract it from the codes "
             "of x, or zero · weight.sum(dim=1) from the sums.",
-            _layer(offset=lambda zero, w: zero),
+            reread=_PENCIL,
+            wrong=_layer(offset=lambda zero, w: zero),
         ),
-        (
-            "codes that don't fit",
-            "uint8 goes up to 255, int8 to 127: .to(torch.int8) turns 200 into -56. Widen to int32 first.",
-            _layer(widen=lambda x: x.to(torch.int8).int()),
+        Mistake(
+            name="codes that don't fit",
+            says="uint8 goes up to 255, int8 to 127: .to(torch.int8) turns 200 into -56. Widen to int32 first.",
+            reread=_PENCIL,
+            wrong=_layer(widen=lambda x: x.to(torch.int8).int()),
         ),
     ),
 )
@@ -326,17 +345,18 @@ PACKED = Exercise(
     cases=_pack_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _BITS,
-        (
-            "the first code in the upper half",
-            "The even places go into the lower four bits, the odd ones into the upper four.",
-            _pack(low=lambda codes: codes[:, 1::2], high=lambda codes: codes[:, 0::2]),
+    mistakes=(
+        Mistake(
+            name="the first code in the upper half",
+            says="The even places go into the lower four bits, the odd ones into the upper four.",
+            reread=_BITS,
+            wrong=_pack(low=lambda codes: codes[:, 1::2], high=lambda codes: codes[:, 0::2]),
         ),
-        (
-            "halves of the row in place of neighbours",
-            "Neighbours share a byte: places 0 and 1, then 2 and 3.",
-            _pack(
+        Mistake(
+            name="halves of the row in place of neighbours",
+            says="Neighbours share a byte: places 0 and 1, then 2 and 3.",
+            reread=_BITS,
+            wrong=_pack(
                 low=lambda codes: codes[:, : codes.shape[1] // 2], high=lambda codes: codes[:, codes.shape[1] // 2 :]
             ),
         ),

@@ -7,7 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Question, call, normal, pencil, section
+from vit_tutorial.checks.engine import (
+    Case,
+    Exercise,
+    Mistake,
+    Question,
+    call,
+    normal,
+    pencil,
+)
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
@@ -141,17 +149,20 @@ ONLINE_SOFTMAX = Exercise(
     observe=call,
     tolerance=1e-4,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _BLOCKS,
-        (
-            "a sum that isn't rescaled",
-            "When the largest score grows, the old sum still belongs to the old one: multiply it by exp(old - new).",
-            _online(total=lambda old, rescale: old),
+    mistakes=(
+        Mistake(
+            name="a sum that isn't rescaled",
+            says="When the largest score grows, the old sum still belongs to the old one: multiply it by exp(old - "
+            "new).",
+            reread=_BLOCKS,
+            wrong=_online(total=lambda old, rescale: old),
         ),
-        (
-            "an output that isn't rescaled",
-            "The sum of weights times values grows out of date with the largest score, as the sum of weights does.",
-            _online(output=lambda old, rescale: old),
+        Mistake(
+            name="an output that isn't rescaled",
+            says="The sum of weights times values grows out of date with the largest score, as the sum of weights "
+            "does.",
+            reread=_BLOCKS,
+            wrong=_online(output=lambda old, rescale: old),
         ),
     ),
 )
@@ -197,27 +208,30 @@ BEST_PAIRS = Exercise(
     cases=_pair_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _FEWER,
-        (
-            "a class token that merges",
-            "Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
-            _pairs(protect=lambda s: s),
+    mistakes=(
+        Mistake(
+            name="a class token that merges",
+            says="Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
+            reread=_FEWER,
+            wrong=_pairs(protect=lambda s: s),
         ),
-        (
-            "dot products in place of cosines",
-            "A long key is then similar to everything. Divide each key by its length first.",
-            _pairs(unit=lambda keys: keys),
+        Mistake(
+            name="dot products in place of cosines",
+            says="A long key is then similar to everything. Divide each key by its length first.",
+            reread=_FEWER,
+            wrong=_pairs(unit=lambda keys: keys),
         ),
-        (
-            "the first pairs in place of the best",
-            "Each even token has a partner, but only the r most similar pairs merge. Order them by similarity.",
-            _pairs(order=lambda best: torch.arange(1, len(best))),
+        Mistake(
+            name="the first pairs in place of the best",
+            says="Each even token has a partner, but only the r most similar pairs merge. Order them by similarity.",
+            reread=_FEWER,
+            wrong=_pairs(order=lambda best: torch.arange(1, len(best))),
         ),
-        (
-            "places within a half in place of tokens",
-            "Row i of the similarities is token 2 i, column j is token 2 j + 1.",
-            _pairs(place=lambda even, odd: (even, odd)),
+        Mistake(
+            name="places within a half in place of tokens",
+            says="Row i of the similarities is token 2 i, column j is token 2 j + 1.",
+            reread=_FEWER,
+            wrong=_pairs(place=lambda even, odd: (even, odd)),
         ),
     ),
 )
@@ -270,17 +284,18 @@ MERGE_PAIRS = Exercise(
     cases=_merge_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _FEWER,
-        (
-            "a mean that ignores sizes",
-            "A token of size 3 is the mean of three patches: it counts three times.",
-            _merge(weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
+    mistakes=(
+        Mistake(
+            name="a mean that ignores sizes",
+            says="A token of size 3 is the mean of three patches: it counts three times.",
+            reread=_FEWER,
+            wrong=_merge(weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
         ),
-        (
-            "sizes that count tokens",
-            "The size is the number of patches, so the sizes of the merged tokens are added.",
-            _merge(size=lambda sizes, number: number),
+        Mistake(
+            name="sizes that count tokens",
+            says="The size is the number of patches, so the sizes of the merged tokens are added.",
+            reread=_FEWER,
+            wrong=_merge(size=lambda sizes, number: number),
         ),
     ),
 )
@@ -320,23 +335,25 @@ PROPORTIONAL_ATTENTION = Exercise(
     cases=_proportional_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _FEWER,
-        (
-            "sizes without their logarithm",
-            "Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
-            _proportional(bias=lambda sizes: sizes),
+    mistakes=(
+        Mistake(
+            name="sizes without their logarithm",
+            says="Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
+            reread=_FEWER,
+            wrong=_proportional(bias=lambda sizes: sizes),
         ),
-        (
-            "sizes of the queries, or no sizes",
-            "The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A number "
-            "that is the same for a whole row changes nothing in its softmax.",
-            _proportional(bias=lambda sizes: sizes.log()[:, None]),
+        Mistake(
+            name="sizes of the queries, or no sizes",
+            says="The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A "
+            "number that is the same for a whole row changes nothing in its softmax.",
+            reread=_FEWER,
+            wrong=_proportional(bias=lambda sizes: sizes.log()[:, None]),
         ),
-        (
-            "a logarithm that is scaled, too",
-            "Divide q kᵀ by the square root of d first, and then add log(size).",
-            _proportional(scale=lambda scores, bias, d: (scores + bias) / d**0.5),
+        Mistake(
+            name="a logarithm that is scaled, too",
+            says="Divide q kᵀ by the square root of d first, and then add log(size).",
+            reread=_FEWER,
+            wrong=_proportional(scale=lambda scores, bias, d: (scores + bias) / d**0.5),
         ),
     ),
 )
@@ -394,27 +411,30 @@ KEEP_MOST_ATTENDED = Exercise(
     cases=_keep_cases,
     observe=call,
     forbidden=_PACKAGE,
-    mistakes=section(
-        _FEWER,
-        (
-            "the attention of all tokens",
-            "Asked for is what the class token attends to: row 0 of the weights, not the mean of all rows.",
-            _keep(weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
+    mistakes=(
+        Mistake(
+            name="the attention of all tokens",
+            says="Asked for is what the class token attends to: row 0 of the weights, not the mean of all rows.",
+            reread=_FEWER,
+            wrong=_keep(weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
         ),
-        (
-            "who attends to the class token",
-            "Rows are queries, columns are keys. Column 0 is what each token gives the class token.",
-            _keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
+        Mistake(
+            name="who attends to the class token",
+            says="Rows are queries, columns are keys. Column 0 is what each token gives the class token.",
+            reread=_FEWER,
+            wrong=_keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
         ),
-        (
-            "scores averaged in place of weights",
-            "Take the softmax of each head first, then the mean over the heads.",
-            _keep(weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
+        Mistake(
+            name="scores averaged in place of weights",
+            says="Take the softmax of each head first, then the mean over the heads.",
+            reread=_FEWER,
+            wrong=_keep(weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
         ),
-        (
-            "a class token that can go",
-            "The head reads the class token: token 0 stays, however little it attends to itself.",
-            _class_token_may_go,
+        Mistake(
+            name="a class token that can go",
+            says="The head reads the class token: token 0 stays, however little it attends to itself.",
+            reread=_FEWER,
+            wrong=_class_token_may_go,
         ),
     ),
 )

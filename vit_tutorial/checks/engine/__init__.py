@@ -1,39 +1,40 @@
 """The engine of the checks: it knows nothing of Vision Transformers.
 
-A check runs a work on an exercise's cases beside the reference (``run``), compares the results (``compare``), looks for
-the mistake whose small wrong implementation gives the same numbers (``mistakes``) or for a plain relation to the right
-numbers (``symptoms``), and writes it down (``report``). A lesson declares exercises (``exercise``, ``questions``) and
-how their works are observed (``functions``, ``layers``, ``models``, ``randomness``, ``torch_calls``).
+A wrong work goes through four files. ``check.grade`` is the way from a work to a grade; ``run`` runs the work on an
+exercise's cases beside the reference, and ``compare`` finds the first difference; ``report`` writes it down, with the
+mistake whose small wrong implementation gives the same numbers (``mistakes``), or else with a plain relation to the
+right numbers (``symptoms``).
+
+A lesson declares exercises (``exercise``, ``questions``), and how their works are observed (``functions``, ``layers``,
+``models``, ``randomness``, ``torch_calls``).
 """
 
 from vit_tutorial.checks.engine.check import Grade, check_of, grade
-from vit_tutorial.checks.engine.compare import as_number, as_tensor, difference, differs, equal, kind, off, shape
+from vit_tutorial.checks.engine.compare import as_number, as_tensor, describe, difference, equal, shape, wrong_rows
 from vit_tutorial.checks.engine.exercise import (
     Case,
     Exercise,
     Fault,
     Forbidden,
     Mistake,
-    Result,
+    Observation,
     Row,
-    Words,
+    Value,
+    Work,
     exercises_of,
-    section,
 )
 from vit_tutorial.checks.engine.functions import (
-    ARGUMENTS,
-    SECOND,
     call,
-    changed_arguments,
-    copied,
-    is_float,
+    changed_argument,
+    copy_arguments,
+    entries,
+    is_unchanged,
     normal,
     tensors,
-    unchanged,
 )
 from vit_tutorial.checks.engine.layers import (
-    adopt,
-    built,
+    build_layer,
+    copy_weights,
     layer,
     random_weights,
     same_shape,
@@ -41,16 +42,16 @@ from vit_tutorial.checks.engine.layers import (
     variant,
     with_defaults,
 )
-from vit_tutorial.checks.engine.models import AS_IT_WAS, ModelSnapshot, by_parameter
+from vit_tutorial.checks.engine.models import ModelSnapshot, by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
-from vit_tutorial.checks.engine.randomness import far, staleness, values
+from vit_tutorial.checks.engine.randomness import distinct_numbers, is_improbable, staleness
 from vit_tutorial.checks.engine.torch_calls import TorchCalls
 
 __all__ = [
-    "ARGUMENTS", "AS_IT_WAS", "SECOND", "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake",
-    "ModelSnapshot", "Question", "Result", "Row", "TorchCalls", "Words", "adopt", "as_number", "as_tensor", "built",
-    "by_parameter", "call", "changed_arguments", "check_of", "copied", "difference", "differs", "equal",
-    "exercises_of", "far", "grade", "is_float", "kind", "layer", "normal", "off", "pencil", "random_weights",
-    "same_shape", "section", "shape", "share_no_parameter", "staleness", "tensors", "unchanged", "values",
-    "variant", "with_defaults",
+    "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "ModelSnapshot", "Observation", "Question", "Row",
+    "TorchCalls", "Value", "Work", "as_number", "as_tensor", "build_layer", "by_parameter", "call", "call_with_model",
+    "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe", "difference", "distinct_numbers",
+    "entries", "equal", "exercises_of", "grade", "is_improbable", "is_unchanged", "layer", "normal", "pencil",
+    "random_weights", "same_shape", "shape", "share_no_parameter", "staleness", "tensors", "variant", "with_defaults",
+    "wrong_rows",
 ]  # fmt: skip

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from vit_tutorial.checks.engine.exercise import Exercise
-from vit_tutorial.checks.engine.forbidden import borrowed
-from vit_tutorial.checks.engine.progress import note
-from vit_tutorial.checks.engine.report import report, unwritten, wrapped
-from vit_tutorial.checks.engine.run import references, try_out
+from vit_tutorial.checks.engine.exercise import Exercise, Work
+from vit_tutorial.checks.engine.forbidden import package_work
+from vit_tutorial.checks.engine.progress import Verdict, note
+from vit_tutorial.checks.engine.report import report, wrap
+from vit_tutorial.checks.engine.run import references, run_work
 
 INCOMPARABLE = "The result can't be compared: return what the exercise asks for. The comparison ended with a "
 
@@ -23,46 +22,50 @@ class Grade:
     Args:
         passed: whether the work is right.
         points: what it earns: the exercise's points, or 0.
-        verdict: "right", "not yet" or "not written yet".
+        verdict: in a word or two.
         report: what a student reads.
     """
 
     passed: bool
     points: int
-    verdict: str
+    verdict: Verdict
     report: str
 
 
-def grade(exercise: Exercise, work: Any, watched: bool = True) -> Grade:
+def grade(exercise: Exercise, work: Work, may_call_anything: bool = False) -> Grade:
     """Run the check of one exercise on a work. Never raises for a fault of the work.
 
     Args:
         exercise: what was asked for.
         work: the student's.
-        watched: False allows what the exercise forbids: for implementations of the checks' own.
+        may_call_anything: allows what the exercise forbids: for implementations of the checks' own.
     """
-    if watched and (sentence := borrowed(work)):
-        return Grade(False, 0, "not yet", f"{exercise.name}: not yet\n{wrapped(sentence)}")
+    if not may_call_anything and (sentence := package_work(work)):
+        return _not_yet(exercise, sentence)
     references(exercise)  # if these fail, the check is at fault, and raises
     try:
-        tried = try_out(exercise, work, watched)
-        passed = not tried.wrong
-        verdict = "right" if passed else "not written yet" if unwritten(tried) else "not yet"
-        return Grade(passed, exercise.points * passed, verdict, report(tried))
+        trial = run_work(exercise, work, may_call_anything)
+        if not trial.wrong:
+            return Grade(True, exercise.points, "right", report(trial))
+        return Grade(False, 0, "not written yet" if trial.not_written else "not yet", report(trial))
     except Exception as error:  # a result that Python or torch can't compare or print
-        return Grade(False, 0, "not yet", f"{exercise.name}: not yet\n{wrapped(INCOMPARABLE + type(error).__name__)}")
+        return _not_yet(exercise, INCOMPARABLE + type(error).__name__)
+
+
+def _not_yet(exercise: Exercise, sentence: str) -> Grade:
+    return Grade(False, 0, "not yet", f"{exercise.name}: not yet\n{wrap(sentence)}")
 
 
 @functools.cache
-def check_of(exercise: Exercise) -> Callable[[Any], bool]:
+def check_of(exercise: Exercise) -> Callable[[Work], bool]:
     """The function ``check_…`` of an exercise: it prints a report, and returns whether a work is right."""
 
-    def its_check(work: Any) -> bool:
-        found = grade(exercise, work)
-        print(found.report)
-        note(exercise, found.verdict)
-        return found.passed
+    def check(work: Work) -> bool:
+        result = grade(exercise, work)
+        print(result.report)
+        note(exercise, result.verdict)
+        return result.passed
 
-    its_check.__name__ = its_check.__qualname__ = f"check_{exercise.name}"
-    its_check.__doc__ = f"Check {exercise.takes}."
-    return its_check
+    check.__name__ = check.__qualname__ = f"check_{exercise.name}"
+    check.__doc__ = f"Check {exercise.takes}."
+    return check

@@ -9,32 +9,38 @@ gives.
 from __future__ import annotations
 
 import math
-import numbers as numeric
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterable
+from numbers import Number
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.exercise import Exercise, Result, Row, Words
+from vit_tutorial.checks.engine.exercise import Exercise, Observation, Row, Value
 
-NOT_COMPARED = ("arguments", "missing")  # parts of a result that the report tells beside the first difference
 HALF = (torch.float16, torch.bfloat16)
+SECOND_RESULT = "the result of a second call with other inputs"
 
 
-def differs(right: Result, given: Result, exercise: Exercise) -> str:
-    """The first difference of two results in a plain sentence, or ""."""
-    for name, value in right.items():
-        if name in NOT_COMPARED:
-            continue
-        compared = _gradient_difference if name.startswith("gradient of") else difference
-        if found := compared(value, given.get(name), name, exercise):
+def observation_difference(right: Observation, given: Observation, exercise: Exercise) -> str:
+    """The first difference of two observations in a plain sentence, or ""."""
+    for name, value in right.values.items():
+        if found := difference(value, given.values.get(name), name, exercise):
+            return found
+    if found := difference(right.second_result, given.second_result, SECOND_RESULT, exercise):
+        return found
+    for name, gradient in right.gradients.items():
+        if found := _gradient_difference(gradient, given.gradients.get(name), f"gradient of {name}", exercise):
             return found
     return ""
 
 
-def difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
+def wrong_rows(rows: list[Row], exercise: Exercise) -> list[Row]:
+    """The rows whose main result differs from the right one."""
+    return [row for row in rows if difference(row.right.result, row.given.result, "result", exercise)]
+
+
+def difference(right: Value, given: Value, name: str, exercise: Exercise) -> str:
     """The first difference of two values in a plain sentence, or ""."""
     if given is None and right is not None:
         return f"{name} is None: is the return missing?" if name == "result" else f"{name} is None"
@@ -42,63 +48,60 @@ def difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
         return _sequence_difference(right, given, name, exercise)
     if isinstance(right, Tensor):
         return _tensor_difference(right, given, name, exercise)
-    if isinstance(right, numeric.Number) and not isinstance(right, bool):
+    if isinstance(right, Number) and not isinstance(right, bool):
         return _number_difference(right, given, name, exercise)
     if isinstance(right, bool) and isinstance(given, (np.bool_, Tensor, np.ndarray)) and np.size(given) == 1:
         given = given.item()
     if isinstance(right, str) and isinstance(given, str):
         return "" if given == right else f"{name} is {given}. It should be {right}."
     same = type(given) is type(right) and given == right
-    return "" if same else f"{name} is {short(given)}, expected {short(right)}"
-
-
-def off(rows: list[Row], exercise: Exercise) -> list[Row]:
-    """The rows whose main result differs from the right one."""
-    return [row for row in rows if differs({"result": row[1]["result"]}, row[2], exercise)]
+    return "" if same else f"{name} is {one_line(given)}, expected {one_line(right)}"
 
 
 def equal(right: Tensor, given: Tensor, exercise: Exercise) -> bool:
     """Whether two tensors have one shape, and the same numbers within the exercise's tolerance."""
-    return given.shape == right.shape and not _wrong(right, given, exercise).any()
+    return given.shape == right.shape and not _is_wrong(right, given, exercise).any()
 
 
 # ---- Several values ----------------------------------------------------------------------------------------------
 
 
-def _sequence_difference(right: tuple[Any, ...] | list[Any], given: Any, name: str, exercise: Exercise) -> str:
-    numbers, theirs = _leaves(right), _leaves(given)
-    if len(numbers) == len(theirs) and all(isinstance(number, numeric.Number) for _, number in numbers):
+def _sequence_difference(right: tuple[Value, ...] | list[Value], given: Value, name: str, exercise: Exercise) -> str:
+    ours, theirs = _leaves(right), _leaves(given)
+    if len(ours) == len(theirs) and all(isinstance(number, Number) for _, number in ours):
         # Nested or not: the same numbers in the same order are as good.
-        pairs = zip(numbers, theirs, strict=True)
-        found = (_number_difference(ours, other, name + place, exercise) for (_, ours), (place, other) in pairs)
-        return next(filter(None, found), "")
+        pairs = zip(ours, theirs, strict=True)
+        return _first(_number_difference(a, b, name + place, exercise) for (_, a), (place, b) in pairs)
     parts = as_parts(given, len(right))
     if parts is None:
-        many = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
-        return f"{name} is {kind(given)}{many}, expected a {type(right).__name__} of {len(right)}"
-    found = (difference(*pair, f"{name}[{i}]", exercise) for i, pair in enumerate(zip(right, parts, strict=True)))
-    return next(filter(None, found), "")
+        length = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
+        return f"{name} is {describe(given)}{length}, expected a {type(right).__name__} of {len(right)}"
+    return _first(difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in enumerate(zip(right, parts, strict=True)))
 
 
-def _leaves(x: Any) -> list[tuple[str, Any]]:
+def _first(sentences: Iterable[str]) -> str:
+    return next(filter(None, sentences), "")
+
+
+def _leaves(x: Value) -> list[tuple[str, Value]]:
     """The leaves of nested lists, tuples, ranges, arrays and tensors, each with its place, such as [0][1]."""
     if isinstance(x, (list, tuple, range)) or (isinstance(x, (Tensor, np.ndarray)) and x.ndim):
         return [(f"[{i}]{place}", leaf) for i, part in enumerate(x) for place, leaf in _leaves(part)]
     return [("", x)]
 
 
-def as_parts(given: Any, many: int) -> list[Any] | None:
+def as_parts(given: Value, many: int) -> list[Value] | None:
     """The parts of a sequence of ``many``: of a list or tuple, or of a stacked tensor or array."""
     if isinstance(given, (Tensor, np.ndarray)) and not given.ndim:
         return None
-    found = isinstance(given, (list, tuple, range, Tensor, np.ndarray)) and len(given) == many
-    return list(given) if found else None
+    fits = isinstance(given, (list, tuple, range, Tensor, np.ndarray)) and len(given) == many
+    return list(given) if fits else None
 
 
 # ---- Tensors -----------------------------------------------------------------------------------------------------
 
 
-def as_tensor(given: Any) -> Tensor | None:
+def as_tensor(given: Value) -> Tensor | None:
     """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
     if isinstance(given, Tensor):
         return given.to_dense() if given.layout != torch.strided else given
@@ -112,35 +115,31 @@ def as_tensor(given: Any) -> Tensor | None:
     return None
 
 
-def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise) -> str:
+def _tensor_difference(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
     tensor = as_tensor(given)
     if tensor is None:
-        return f"{_form(right, given, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
+        return f"{_describe_form(right, given, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
     if tensor.is_meta:
         return f"{name} is on device meta, which keeps no numbers, expected {right.device}"
     if tensor.shape != right.shape:
         return f"{name} has shape {shape(tensor)}, expected {shape(right)}"
-    given, right = tensor.detach().to(right.device), right.detach()
+    tensor, right = tensor.detach().to(right.device), right.detach()
+    return _dtype_difference(right, tensor, name, exercise) or _entry_difference(right, tensor, name, exercise)
+
+
+def _dtype_difference(right: Tensor, given: Tensor, name: str, exercise: Exercise) -> str:
     if given.dtype in HALF and right.dtype not in HALF:
         why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
         return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
-    if expected := _other_kind(right, given):
-        real = given.real if given.is_complex() else given
-        but = "" if _wrong(right, real, exercise).any() else "the numbers are right, but "
-        return f"{but}{name} is of dtype {given.dtype}, expected {expected}"
-    for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):
-        if bad.any() and not right.isnan().any():
-            return f"{name} holds {word}, first at {_first_index(bad)}"
-    wrong = _wrong(right, given, exercise)
-    if not wrong.any():
+    expected = _expected_dtype(right, given)
+    if not expected:
         return ""
-    at = _first_index(wrong)
-    theirs, ours = distinct(given[tuple(at)], right[tuple(at)])
-    first = f"{name}{at or ''} is {theirs}, expected {ours}"
-    return f"{first}; {int(wrong.sum())} of {wrong.numel()} numbers are wrong, shape {shape(given)}" if at else first
+    real = given.real if given.is_complex() else given
+    but = "" if _is_wrong(right, real, exercise).any() else "the numbers are right, but "
+    return f"{but}{name} is of dtype {given.dtype}, expected {expected}"
 
 
-def _other_kind(right: Tensor, given: Tensor) -> str:
+def _expected_dtype(right: Tensor, given: Tensor) -> str:
     """What kind of number was expected in place of the given one, or "" where that will do."""
     if right.dtype == torch.bool:
         return "" if given.dtype == torch.bool else "torch.bool, True or False"
@@ -151,7 +150,23 @@ def _other_kind(right: Tensor, given: Tensor) -> str:
     return "" if torch.equal(given.double(), right.double()) else "whole numbers, such as torch.int64"
 
 
-def _wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
+def _entry_difference(right: Tensor, given: Tensor, name: str, exercise: Exercise) -> str:
+    for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):
+        if bad.any() and not right.isnan().any():
+            return f"{name} holds {word}, first at {_first_index(bad)}"
+    wrong = _is_wrong(right, given, exercise)
+    if not wrong.any():
+        return ""
+    index = _first_index(wrong)
+    theirs, ours = distinguish(given[tuple(index)], right[tuple(index)])
+    if not index:
+        return f"{name} is {theirs}, expected {ours}"
+    place = f", at {index}, is" if " " in name else f"{index} is"
+    many = f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong"
+    return f"{name}{place} {theirs}, expected {ours}; {many}, shape {shape(given)}"
+
+
+def _is_wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
     """Where two tensors of one shape differ."""
     right, given = right.to(torch.float64), given.to(torch.float64)
     finite = right[right.isfinite()]
@@ -160,23 +175,23 @@ def _wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
     return ~near & (given != right) & ~(given.isnan() & right.isnan())
 
 
-def _form(right: Tensor, given: Any, name: str, exercise: Exercise) -> str:
+def _describe_form(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
     """What came in place of a tensor, and whether its numbers are right."""
-    said = f"{name} is {kind(given)}"
+    described = f"{name} is {describe(given)}"
     if not isinstance(given, (tuple, list)):
-        return said
+        return described
     for index, part in enumerate(given):
         inner = as_tensor(part)
         if isinstance(part, (Tensor, np.ndarray)) and inner is not None and equal(right, inner, exercise):
-            return f"{said} of {len(given)}, whose part {index} is right: return it alone"
+            return f"{described} of {len(given)}, whose part {index} is right: return it alone"
     try:
         stacked = torch.stack([torch.as_tensor(part) for part in given])
     except (TypeError, ValueError, RuntimeError):
-        return said
+        return described
     if not equal(right, stacked, exercise):
-        return said
+        return described
     function = "torch.stack(…)" if isinstance(given[0], Tensor) else "torch.tensor(…)"
-    return f"the numbers are right, but {said}: make a tensor of it with {function}"
+    return f"the numbers are right, but {described}: make a tensor of it with {function}"
 
 
 def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, exercise: Exercise) -> str:
@@ -196,39 +211,33 @@ def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, 
 # ---- Single numbers ----------------------------------------------------------------------------------------------
 
 
-def _number_difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
-    value = as_number(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
-    if isinstance(given, Words):
-        return f"{name} is {given}"
-    if value is None:
-        return f"{name} is {kind(given)}, expected a number"
+def _number_difference(right: Value, given: Value, name: str, exercise: Exercise) -> str:
+    number = as_number(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
+    if number is None:
+        return f"{name} is {describe(given)}, expected a number"
     # Of whole numbers that were counted none is nearly right.
     counted = isinstance(right, int) and exercise.asks_questions
     tolerance = min(exercise.tolerance, 1e-6) if counted else exercise.tolerance
-    if abs(value - right) <= tolerance * max(1.0, abs(right)):
+    if abs(number - right) <= tolerance * max(1.0, abs(right)):
         return ""
-    theirs, ours = distinct(value, right)
+    theirs, ours = distinguish(number, right)
     expected = ", and should be something else" if exercise.asks_questions else f", expected {ours}"
     return f"{name} is {theirs}{expected}"
 
 
-def as_number(given: Any) -> Any:
+def as_number(given: Value) -> Value:
     """A number, or what holds just one, as a number; None for anything else."""
     if isinstance(given, (Tensor, np.ndarray)) and math.prod(given.shape) == 1 and given.dtype != object:
-        return given.detach().cpu().item() if isinstance(given, Tensor) else given.item()
-    if isinstance(given, Decimal):  # which no float can be subtracted from
-        return float(given)
-    if isinstance(given, int) and abs(given) > 1e300:  # more than a float can hold
-        return math.inf if given > 0 else -math.inf
-    return given if isinstance(given, numeric.Number) and not isinstance(given, bool) else None
+        return given.item()
+    return given if isinstance(given, Number) and not isinstance(given, bool) else None
 
 
 # ---- In words ----------------------------------------------------------------------------------------------------
 
 
 def _first_index(mask: Tensor) -> list[int]:
-    found: list[int] = mask.nonzero()[0].tolist()
-    return found
+    index: list[int] = mask.nonzero()[0].tolist()
+    return index
 
 
 def shape(x: Tensor) -> tuple[int, ...]:
@@ -236,7 +245,7 @@ def shape(x: Tensor) -> tuple[int, ...]:
     return tuple(x.shape)
 
 
-def kind(x: Any) -> str:
+def describe(x: Value) -> str:
     """What something is, for a sentence."""
     if x is None:
         return "None"
@@ -246,19 +255,18 @@ def kind(x: Any) -> str:
     return "a NumPy array" if name == "ndarray" else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
-def distinct(a: Any, b: Any) -> tuple[str, str]:
+def distinguish(a: Value, b: Value) -> tuple[str, str]:
     """Two numbers that differ, each with five digits, or as many as show that they do."""
-    pairs = ((digits(a, many), digits(b, many)) for many in (5, 7, 9, 17))
-    return next((pair for pair in pairs if pair[0] != pair[1]), (digits(a), digits(b)))
+    pairs = [(_digits(a, many), _digits(b, many)) for many in (5, 7, 9, 17)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
 
 
-def digits(x: Any, many: int = 5) -> str:
-    """A number with so many digits."""
+def _digits(x: Value, many: int) -> str:
     value = x.item() if isinstance(x, Tensor) else x
     return f"{value:.{many}g}" if isinstance(value, float) else str(value)
 
 
-def short(x: Any, most: int = 200) -> str:
+def one_line(x: Value, most: int = 200) -> str:
     """Anything on one line, cut off if it is long."""
     text = " ".join((str(x) if isinstance(x, BaseException) else repr(x)).split())
     return text if len(text) <= most else f"{text[:most]} …"

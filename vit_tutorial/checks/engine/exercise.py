@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
-Result = dict[str, Any]  # what is compared, by name: "result", "gradient of proj.weight", …
+Work: TypeAlias = Any  # what a student hands in: a function, a class, or a dictionary of answers, if all is well
+Value: TypeAlias = Any  # what a work returns: a tensor, an array, a number, a list of them, or anything else
 
 
 class Fault(Exception):
     """What is wrong with a student's work, in a plain sentence."""
-
-
-class Words(str):
-    """A description in a result; a report prints it without quotation marks."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,36 @@ class Case:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
-Row = tuple[Case, Result, Result]  # an input, the right result, the student's
+@dataclass
+class Observation:
+    """What a work did on one case.
+
+    Args:
+        values: what is compared with the reference's, by the words that a report calls it ("result" for most works).
+        second_result: what a second call with other numbers gave, to see that nothing of the first one stays.
+        gradients: of a fixed combination of the result's numbers, by the name of the argument or parameter.
+        changed_argument: a sentence on the first argument that was changed in place; "" if none was.
+        missing_parameters: what the stub agrees on and the student's layer doesn't have.
+    """
+
+    values: dict[str, Value]
+    second_result: Value = None
+    gradients: dict[str, Tensor | None] = field(default_factory=dict)
+    changed_argument: str = ""
+    missing_parameters: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> Value:
+        """What the work returned."""
+        return self.values.get("result")
+
+
+class Row(NamedTuple):
+    """A case, and what the reference and the student's work did on it."""
+
+    case: Case
+    right: Observation
+    given: Observation
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +82,8 @@ class Mistake:
     name: str
     says: str
     reread: str
-    wrong: Any
+    wrong: Work
     lesson: str = ""
-
-
-def section(reread: str, *rows: tuple[str, str, Any], lesson: str = "") -> tuple[Mistake, ...]:
-    """The mistakes that one section of a lesson explains: rows of name, says and wrong, as in :class:`Mistake`."""
-    return tuple(Mistake(name, says, reread, wrong, lesson) for name, says, wrong in rows)
 
 
 @dataclass(frozen=True)
@@ -97,17 +113,17 @@ class Exercise:
         observe: runs a work on a case, and returns what to compare: ``call``, ``layer``, ``answers``.
         mistakes: those that the check can name, the likelier one first.
         tolerance: the largest difference that counts as equal, relative to the largest number.
-        forbidden: what the text asks to do without: a :class:`Forbidden`, or what it takes.
+        forbidden: what the text asks to do without: a :class:`Forbidden`, or its ``what``.
         advice: for questions: what to say to an answer that no mistake explains.
-        explain: what to say of wrong results that no mistake explains, given the rows of the wrong inputs; or "".
+        explain: what to say of wrong results that no mistake explains, given the wrong rows; or "".
     """
 
     name: str
     lesson: str
     points: int
-    right: Any
+    right: Work
     cases: Callable[[], list[Case]]
-    observe: Callable[[Any, Case], Result]
+    observe: Callable[[Work, Case], Observation]
     takes: str = "fn(): the answers found with a pencil, in a dictionary"
     mistakes: tuple[Mistake, ...] = ()
     tolerance: float = 1e-5
@@ -123,4 +139,4 @@ class Exercise:
 
 def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
     """The exercises that a lesson's module declares, in their order."""
-    return tuple(thing for thing in vars(module).values() if isinstance(thing, Exercise))
+    return tuple(value for value in vars(module).values() if isinstance(value, Exercise))

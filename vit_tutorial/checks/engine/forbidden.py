@@ -2,99 +2,105 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import patch
 
 from torch.overrides import TorchFunctionMode
 
-from vit_tutorial.checks.engine.exercise import Exercise, Fault, Forbidden
-from vit_tutorial.checks.engine.student import name_of, unwrapped
+from vit_tutorial.checks.engine.exercise import Exercise, Fault, Forbidden, Work
+from vit_tutorial.checks.engine.student import name_of, unwrap
 
-_OWN = "write your own in the cell above"
-
-
-def rules(exercise: Exercise) -> list[Forbidden]:
-    """What an exercise forbids; its reference among it where that is the package's own."""
-    listed = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
-    if callable(exercise.right) and _is_ours(exercise.right):
-        listed.append(Forbidden(exercise.right))
-    return [Forbidden(one.what, _OWN) if _is_ours(one.what) else one for one in listed]
+_WRITE_YOUR_OWN = "write your own in the cell above"
 
 
-def borrowed(work: Any) -> str:
-    """Whether a work is the package's own, or derives from it: a sentence, or ""."""
-    work = unwrapped(work)
-    family = work.__mro__ if isinstance(work, type) else [work]
+def package_work(work: Work) -> str:
+    """A sentence if a work is the package's own, or derives from it; else ""."""
+    function = unwrap(work)
+    family = function.__mro__ if isinstance(function, type) else [function]
     if any(f"{getattr(member, '__module__', '')}.".startswith("vit_tutorial.") for member in family):
-        return f"{name_of(work)} is the package's, or derives from it: {_OWN}"
+        return f"{name_of(function)} is the package's, or derives from it: {_WRITE_YOUR_OWN}"
     return ""
 
 
 @contextmanager
-def refused(exercise: Exercise) -> Iterator[None]:
+def forbid(exercise: Exercise) -> Iterator[None]:
     """While it is open, a call of what the exercise forbids raises a Fault."""
     with ExitStack() as stack:
-        names = {}
         for rule in rules(exercise):
             if isinstance(rule.what, str):
-                names[rule.what] = rule.instead
+                stack.enter_context(_ForbidNames(rule.what, rule.instead))
+            elif isinstance(rule.what, type):
+                stack.enter_context(_forbid_class(rule.what, rule.instead))
             else:
-                stack.enter_context(_refused_object(rule))
-        if names:
-            stack.enter_context(_RefusedNames(names))
+                stack.enter_context(_forbid_function(rule.what, rule.instead))
         yield
 
 
-class _RefusedNames(TorchFunctionMode):
-    """Raises where a function of torch is called whose name has one of these parts."""
+def rules(exercise: Exercise) -> list[Forbidden]:
+    """What an exercise forbids; its reference is part of it where that is the package's own."""
+    found = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
+    if callable(exercise.right) and _is_package(exercise.right):
+        found.append(Forbidden(exercise.right))
+    return [Forbidden(one.what, _WRITE_YOUR_OWN) if _is_package(one.what) else one for one in found]
 
-    def __init__(self, names: dict[str, str]) -> None:
+
+class _ForbidNames(TorchFunctionMode):
+    """Raises where a function of torch is called whose name has a certain part."""
+
+    def __init__(self, part: str, instead: str) -> None:
         super().__init__()
-        self.names = names
+        self.part, self.instead = part, instead
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
-        for part, instead in self.names.items():
-            if part in name:
-                raise Fault(f"it calls {name}: {instead}")
+        if self.part in name:
+            raise Fault(f"it calls {name}: {self.instead}")
         return func(*args, **(kwargs or {}))
 
 
 @contextmanager
-def _refused_object(rule: Forbidden) -> Iterator[None]:
-    """Refuse a class when it is built, and a function by whatever name, alias or partial it is called."""
-    whose = "the package's own " if _is_ours(rule.what) else ""
-    refuse = _refusing(f"it calls {whose}{name_of(rule.what)}: {rule.instead}")
-    if isinstance(rule.what, type):
-        with patch.object(rule.what, "__init__", refuse):
-            yield
-        return
-    function = unwrapped(rule.what)
-    code = function.__code__
-    function.__code__ = refuse.__code__
+def _forbid_class(forbidden: type, instead: str) -> Iterator[None]:
+    """A class can't be built."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise Fault(_sentence(forbidden, instead))
+
+    with patch.object(forbidden, "__init__", refuse):
+        yield
+
+
+@contextmanager
+def _forbid_function(forbidden: Callable[..., Any], instead: str) -> Iterator[None]:
+    """A function can't be called.
+
+    A notebook has names of its own for the function (``from vit_tutorial import patchify``), which no patch of a module
+    reaches. So the function object itself gets another body for a while, ``_refuse``'s, and what that has to raise as a
+    keyword's default, since the body of a function with a closure doesn't fit into another one.
+    """
+    function: Any = unwrap(forbidden)
+    body, defaults = function.__code__, function.__kwdefaults__
+    function.__code__ = _refuse.__code__
+    function.__kwdefaults__ = {"fault": functools.partial(Fault, _sentence(forbidden, instead))}
     try:
         yield
     finally:
-        function.__code__ = code
+        function.__code__, function.__kwdefaults__ = body, defaults
 
 
-def _refusing(sentence: str) -> FunctionType:
-    """A function that raises a Fault with this sentence; its code may run with another function's globals."""
-    constants = (sentence if constant == "SENTENCE" else constant for constant in _refuse.__code__.co_consts)
-    return FunctionType(_refuse.__code__.replace(co_consts=tuple(constants)), globals(), "_refuse")
+def _refuse(*args: Any, fault: Callable[[], Fault], **kwargs: Any) -> NoReturn:
+    raise fault()
 
 
-def _refuse(*args: Any, **named: Any) -> Any:
-    from vit_tutorial.checks.engine.exercise import Fault
+def _sentence(forbidden: Any, instead: str) -> str:
+    whose = "the package's own " if _is_package(forbidden) else ""
+    return f"it calls {whose}{name_of(forbidden)}: {instead}"
 
-    raise Fault("SENTENCE")
 
-
-def _is_ours(what: Any) -> bool:
+def _is_package(what: Any) -> bool:
     module = f"{getattr(what, '__module__', '')}."
     return module.startswith("vit_tutorial.") and not module.startswith("vit_tutorial.checks.")

@@ -2,74 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.exercise import Case, Result, Words
-
-SECOND = "the result of a second call, with other inputs,"
-ARGUMENTS = "arguments"  # in a result: which ones were changed in place
+from vit_tutorial.checks.engine.compare import describe
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value, Work
 
 
-def call(work: Any, case: Case, differentiable: bool = False) -> Result:
+def call(work: Work, case: Case, differentiable: bool = False) -> Observation:
     """Call ``work(*args)``: its result, that of a call with other numbers, and whether it has changed its arguments.
-
-    Nothing of the first call may stay for the second.
 
     With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
     exercise whose text says that the work must be differentiable.
     """
     leaves = [_leaf(x, differentiable) for x in case.args]
-    given = copied(leaves)
-    answer = work(*given)
-    observed: Result = {"result": list(answer) if isinstance(answer, list) else answer}
+    given = copy_arguments(leaves)
+    result = work(*given)
+    observed = Observation({"result": list(result) if isinstance(result, list) else result})
+    observed.changed_argument = changed_argument(leaves, given)
     if differentiable:
-        gradients = gradients_of(answer, leaves)
-        floats = (number for number, leaf in enumerate(leaves) if is_float(leaf))
-        observed |= {f"gradient of argument {number + 1}": gradients[number] for number in floats}
-    observed[ARGUMENTS] = changed_arguments(leaves, given)
+        gradients = enumerate(gradients_of(result, leaves))
+        observed.gradients = {f"argument {i + 1}": gradient for i, gradient in gradients if is_float(leaves[i])}
     if any(map(tensors, case.args)):
         with torch.no_grad():
-            observed[SECOND] = work(*map(turned, case.args))
+            observed.second_result = work(*map(_roll, case.args))
     return observed
 
 
-def turned(x: Any) -> Any:
-    """A tensor rolled along its first axis longer than 1; the tensors of a list one by one; anything else copied."""
-    if not isinstance(x, Tensor):
-        return [turned(part) for part in x] if type(x) is list else _copy(x)
-    axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
-    return x.clone() if axis is None else x.detach().roll(1, axis)
+def entries(given: Value, keys: Collection[str]) -> dict[str, Value]:
+    """The entries of a dictionary that a work has returned, in the order of ``keys``.
+
+    Raises:
+        Fault: it is no dictionary, a key is missing, or there is one too many.
+    """
+    if not isinstance(given, Mapping):
+        raise Fault(f"returned {describe(given)}, expected a dictionary with the keys {', '.join(keys)}")
+    if missing := [key for key in keys if key not in given]:
+        raise Fault(f"there is no {missing[0]!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
+    if more := [key for key in given if key not in keys]:
+        raise Fault(f"the dictionary has {more[0]!r}, and should have {', '.join(keys)} alone")
+    return {key: given[key] for key in keys}
 
 
-def changed_arguments(before: Iterable[Any], now: Iterable[Any], first: int = 1) -> Words:
-    """A description of the first argument that was changed in place; ``first`` is the number of the first one."""
-    for number, (old, new) in enumerate(zip(before, now, strict=True), first):
-        if not unchanged(new, old):
-            return Words(
+def changed_argument(before: Iterable[Any], after: Iterable[Any], first: int = 1) -> str:
+    """A sentence on the first argument that was changed in place, or ""; ``first`` is the number of the first one."""
+    for number, (old, new) in enumerate(zip(before, after, strict=True), first):
+        if not is_unchanged(new, old):
+            return (
                 f"argument {number} was changed in place: make a new one (z = z + …, not z += …), the caller needs "
                 "the old one"
             )
-    return Words("unchanged")
+    return ""
 
 
-def unchanged(now: Any, old: Any) -> bool:
+def is_unchanged(now: Any, old: Any) -> bool:
     """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
     if isinstance(old, Tensor):
         same = isinstance(now, Tensor) and now.shape == old.shape
         return same and torch.equal(now.detach(), old.detach())
     if type(old) in (list, tuple):
-        return isinstance(now, type(old)) and len(now) == len(old) and all(map(unchanged, now, old))
+        return isinstance(now, type(old)) and len(now) == len(old) and all(map(is_unchanged, now, old))
     if type(old) is dict:
-        return isinstance(now, dict) and list(now) == list(old) and all(unchanged(now[name], old[name]) for name in old)
+        same = isinstance(now, dict) and list(now) == list(old)
+        return same and all(is_unchanged(now[name], old[name]) for name in old)
     return bool(now == old) if isinstance(old, (str, int, float)) else True
 
 
-def copied(args: Iterable[Any]) -> list[Any]:
-    """Arguments of a work's own: tensors, and lists and dictionaries of them."""
+def copy_arguments(args: Iterable[Any]) -> list[Any]:
+    """Copies of arguments: of tensors, and of lists and dictionaries of them."""
     return [_copy(x) for x in args]
 
 
@@ -81,6 +84,14 @@ def _copy(x: Any) -> Any:
     return [_copy(part) for part in x] if type(x) is list else x
 
 
+def _roll(x: Any) -> Any:
+    """A tensor rolled along its first axis longer than 1; the tensors of a list one by one; anything else copied."""
+    if not isinstance(x, Tensor):
+        return [_roll(part) for part in x] if type(x) is list else _copy(x)
+    axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
+    return x.clone() if axis is None else x.detach().roll(1, axis)
+
+
 def _leaf(x: Any, differentiable: bool) -> Any:
     if not isinstance(x, Tensor):
         return _copy(x)
@@ -88,23 +99,23 @@ def _leaf(x: Any, differentiable: bool) -> Any:
     return copy.requires_grad_() if differentiable and is_float(x) else copy
 
 
-def gradients_of(result: Any, leaves: list[Any]) -> list[Tensor | None]:
+def gradients_of(result: Value, leaves: Sequence[Any]) -> list[Tensor | None]:
     """The gradients of a fixed combination of a result's numbers in each leaf; None where no graph leads there."""
     outputs = [tensor for tensor in tensors(result) if tensor.requires_grad and is_float(tensor)]
-    wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
-    if not wanted or not outputs:
+    inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+    if not inputs or not outputs:
         return [None] * len(leaves)
     # Every number gets a weight of its own: the plain sum of a softmax has no gradient.
     total = torch.stack([(tensor * normal(*tensor.shape, seed=1).to(tensor)).sum() for tensor in outputs]).sum()
-    found = iter(torch.autograd.grad(total, wanted, allow_unused=True))
-    return [next(found) if any(leaf is x for x in wanted) else None for leaf in leaves]
+    gradients = iter(torch.autograd.grad(total, inputs, allow_unused=True))
+    return [next(gradients) if any(leaf is x for x in inputs) else None for leaf in leaves]
 
 
-def tensors(result: Any) -> list[Tensor]:
-    """All tensors of a result, however nested, in order."""
-    if isinstance(result, Tensor):
-        return [result]
-    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else ()
+def tensors(value: Value) -> list[Tensor]:
+    """All tensors of a value, however nested, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return [tensor for part in parts for tensor in tensors(part)]
 
 

@@ -2,42 +2,78 @@
 
 from __future__ import annotations
 
-from vit_tutorial.checks.engine.compare import differs
-from vit_tutorial.checks.engine.exercise import Exercise, Fault, Mistake, Result
-from vit_tutorial.checks.engine.run import Outcome, known
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from vit_tutorial.checks.engine.compare import observation_difference
+from vit_tutorial.checks.engine.exercise import Exercise, Fault, Mistake, Value
+from vit_tutorial.checks.engine.functions import tensors
+from vit_tutorial.checks.engine.run import Attempt, Outcome, Trial, outcome_of
 
 
-def named(exercise: Exercise, right: list[Result], outcomes: list[Outcome]) -> list[tuple[Mistake, int]]:
-    """The mistakes whose wrong implementation gives the student's results, with 0 if it does so on all inputs.
+class Evidence(Enum):
+    """What one case says of a mistake."""
+
+    FOR = auto()  # the student's numbers are wrong, and the mistake gives the same
+    NOTHING = auto()
+    WORK_RAISES = auto()  # the student's work may have another fault besides
+    OTHER_SHAPE = auto()  # the same: its result has neither the right shape nor the mistake's
+    AGAINST = auto()
+
+
+@dataclass(frozen=True)
+class NamedMistake:
+    """A mistake that a student's work has.
+
+    Args:
+        mistake: which one.
+        some_cases: 0 if nothing speaks for another fault besides; else on how many cases the mistake shows.
+    """
+
+    mistake: Mistake
+    some_cases: int
+
+
+def matching_mistakes(trial: Trial) -> list[NamedMistake]:
+    """The mistakes whose wrong implementation gives the student's results; those that explain all of them come alone.
 
     Where the student's work raises, or gives another shape than the right one, it may have another fault besides. Then
-    the mistake must show on two other inputs at least, and their number comes with it. No input may speak against it.
+    a mistake must show on two cases at least, and be the only one that does. No case may speak against it.
     """
-    found = []
-    for mistake in exercise.mistakes:
-        fits = []
-        for correct, given, wrong in zip(right, outcomes, known(exercise, mistake), strict=True):
-            fits.append(_fit(exercise, mistake, correct, given, wrong))
-            if fits[-1] == "no":
-                break
-        telling, beside = fits.count("tells"), fits.count("raises") + fits.count("shape")
-        if "no" not in fits and telling >= (2 if beside else 1) and telling > fits.count("shape"):
-            found.append((mistake, telling if beside else 0))
-    sure = [pair for pair in found if not pair[1]]
-    return sure if sure else found if len(found) == 1 else []
+    named = [found for mistake in trial.exercise.mistakes if (found := _match(trial, mistake))]
+    sure = [found for found in named if not found.some_cases]
+    return sure if sure else named if len(named) == 1 else []
 
 
-def _fit(exercise: Exercise, mistake: Mistake, right: Result, given: Outcome, wrong: Outcome) -> str:
-    """What one input says of a mistake: "tells" for it, "no", or "" for nothing.
+def _match(trial: Trial, mistake: Mistake) -> NamedMistake | None:
+    """A mistake, if the student's work has it."""
+    evidence = []
+    for index, attempt in enumerate(trial.attempts):
+        evidence.append(_evidence(trial.exercise, attempt, outcome_of(trial.exercise, mistake, index)))
+        if evidence[-1] is Evidence.AGAINST:
+            return None
+    cases = evidence.count(Evidence.FOR)
+    shapes = evidence.count(Evidence.OTHER_SHAPE)
+    besides = evidence.count(Evidence.WORK_RAISES) + shapes
+    if cases < (2 if besides else 1) or cases <= shapes:
+        return None
+    return NamedMistake(mistake, cases if besides else 0)
 
-    It is "raises" or "shape" where the student's work has another fault besides.
-    """
+
+def _evidence(exercise: Exercise, attempt: Attempt, wrong: Outcome) -> Evidence:
+    """What one case says of a mistake, which gives ``wrong`` on it."""
+    given = attempt.outcome
     if isinstance(wrong, Fault):  # the student's may avoid what the mistake stumbles over, such as a division by 0
-        silent = isinstance(given, Fault) or exercise.asks_questions or not differs(right, given, exercise)
-        return "" if silent else "no"
+        compatible = isinstance(given, Fault) or exercise.asks_questions or not attempt.difference
+        return Evidence.NOTHING if compatible else Evidence.AGAINST
     if isinstance(given, Fault):
-        return "raises"
-    off, apart = differs(right, given, exercise), differs(wrong, given, exercise)
-    if not apart:
-        return "tells" if off else ""
-    return "shape" if "has shape" in off and "has shape" in apart else "no"
+        return Evidence.WORK_RAISES
+    is_wrong = bool(observation_difference(attempt.right, given, exercise))
+    if not observation_difference(wrong, given, exercise):
+        return Evidence.FOR if is_wrong else Evidence.NOTHING
+    other_shape = _shapes(given.result) not in (_shapes(attempt.right.result), _shapes(wrong.result))
+    return Evidence.OTHER_SHAPE if is_wrong and other_shape else Evidence.AGAINST
+
+
+def _shapes(result: Value) -> list[tuple[int, ...]]:
+    return [tuple(tensor.shape) for tensor in tensors(result)]

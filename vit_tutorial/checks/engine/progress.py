@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from vit_tutorial.checks.engine.exercise import Exercise
 
+Verdict = Literal["right", "not yet", "not written yet"]
+
 IN_ALL = 20  # points of each exercise notebook; what the checks don't give, the teacher does
-_verdicts: dict[str, tuple[str, str]] = {}  # the lesson and the last verdict on each exercise, since Python started
+_verdicts: dict[str, tuple[str, Verdict]] = {}  # the lesson and the last verdict on each exercise, by its name
 
 
-def note(exercise: Exercise, verdict: str) -> None:
-    """Keep what a check found: "right", "not yet" or "not written yet"."""
+def note(exercise: Exercise, verdict: Verdict) -> None:
+    """Keep what a check found."""
     _verdicts[exercise.name] = (exercise.lesson, verdict)
 
 

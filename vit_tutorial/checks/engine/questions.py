@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from vit_tutorial.checks.engine.compare import kind
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Result
+from vit_tutorial.checks.engine.compare import describe
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Value, Work
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Question:
             like", and goes on with sentences that explain it. Lists are written as tuples.
     """
 
-    answer: Any
+    answer: Value
     advice: str
     reread: str = ""
     wrong: Mapping[Any, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question
     )
 
 
-def answers(work: Any, case: Case) -> Result:
+def answers(work: Work, case: Case) -> Observation:
     """The answer to the question ``args[0]`` in the dictionary that ``work()`` returns, as plain numbers.
 
     Raises:
@@ -62,14 +62,14 @@ def answers(work: Any, case: Case) -> Result:
     """
     given = work() if callable(work) else work
     if not isinstance(given, dict):
-        raise Fault(f"returned {kind(given)}, expected a dictionary of answers")
+        raise Fault(f"returned {describe(given)}, expected a dictionary of answers")
     question = case.args[0]
     if question not in given or given[question] is ...:
         raise Fault(f"there is no answer for {question!r} yet")
-    return {question: _plain(given[question])}
+    return Observation({question: _plain(given[question])})
 
 
-def _plain(answer: Any) -> Any:
+def _plain(answer: Value) -> Value:
     """Numbers without their wrapping: an array, a tensor, a range, a list of tensors; a tuple stays one."""
     if isinstance(answer, (np.ndarray, np.generic, Tensor)):
         return answer.tolist()

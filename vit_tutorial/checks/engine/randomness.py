@@ -35,14 +35,14 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
     return ""
 
 
-def far(hits: int, draws: int, p: float) -> bool:
-    """Whether ``hits`` out of independent ``draws`` of probability ``p`` can't be chance."""
+def is_improbable(hits: int, draws: int, p: float) -> bool:
+    """Whether so many ``hits`` can't be chance, out of independent ``draws`` of probability ``p``."""
     return abs(hits - draws * p) > DEVIATIONS * math.sqrt(draws * p * (1 - p)) + 1
 
 
-def values(numbers: Tensor, digits: int) -> str:
+def distinct_numbers(numbers: Tensor, digits: int) -> str:
     """The different numbers among many, in order, rounded."""
     ordered = numbers.detach().flatten().sort().values
     first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-3])
-    found = [f"{round(number, digits) + 0.0:g}" for number in ordered[first].tolist()]
-    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+    distinct = [f"{round(number, digits) + 0.0:g}" for number in ordered[first].tolist()]
+    return ", ".join(distinct[:8]) + (", …" if len(distinct) > 8 else "")

@@ -9,153 +9,149 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
-from vit_tutorial.checks.engine.compare import differs, short
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Result, Row
-from vit_tutorial.checks.engine.forbidden import refused
-from vit_tutorial.checks.engine.functions import ARGUMENTS
-from vit_tutorial.checks.engine.student import students_line, with_line
+from vit_tutorial.checks.engine.compare import observation_difference, one_line
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Row, Work
+from vit_tutorial.checks.engine.forbidden import forbid
+from vit_tutorial.checks.engine.student import with_students_line
 
-UNWRITTEN = "is not written yet"
+NOT_WRITTEN = "is not written yet"
 IN_PLACE = ("inplace operation", "in-place operation", "modified inplace")  # in torch's error messages
 
-Outcome = Result | Fault  # what a work gives on a case, or what went wrong
+Outcome: TypeAlias = Observation | Fault  # what a work does on a case, or what went wrong
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A student's work, tried: what the reference gives, what the work gives, and a verdict, case by case.
+class Attempt:
+    """A student's work on one case.
+
+    Args:
+        case: the input, untouched.
+        right: what the reference does.
+        outcome: what the work does.
+        difference: what is wrong with that, in a sentence; "" for nothing.
+    """
+
+    case: Case
+    right: Observation
+    outcome: Outcome
+    difference: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A student's work on all cases of an exercise.
 
     Args:
         exercise: what was asked for.
-        work: the student's.
-        right: the reference's results.
-        outcomes: the student's.
-        verdicts: what is wrong with each, "" for nothing.
+        attempts: case by case.
         printed: what the work printed.
     """
 
     exercise: Exercise
-    work: Any
-    right: list[Result]
-    outcomes: list[Outcome]
-    verdicts: list[str]
-    printed: str = ""
-
-    @functools.cached_property
-    def cases(self) -> list[Case]:
-        """The inputs once more, untouched."""
-        return self.exercise.cases()
+    attempts: list[Attempt]
+    printed: str
 
     @property
-    def wrong(self) -> list[int]:
-        """The numbers of the cases on which it is wrong."""
-        return [i for i, verdict in enumerate(self.verdicts) if verdict]
+    def wrong(self) -> list[Attempt]:
+        """The attempts that are wrong."""
+        return [attempt for attempt in self.attempts if attempt.difference]
 
-    def rows(self) -> list[Row]:
-        """The cases that are wrong and gave a result, with the right one and the student's."""
-        found = []
-        for i in self.wrong:
-            outcome = self.outcomes[i]
-            if not isinstance(outcome, Fault):
-                found.append((self.cases[i], self.right[i], outcome))
-        return found
+    @property
+    def not_written(self) -> bool:
+        """Whether the work is still the stub."""
+        return all(attempt.difference.startswith(NOT_WRITTEN) for attempt in self.attempts)
+
+    def wrong_rows(self) -> list[Row]:
+        """The attempts that are wrong and came to a result."""
+        return [
+            Row(attempt.case, attempt.right, attempt.outcome)
+            for attempt in self.wrong
+            if isinstance(attempt.outcome, Observation)
+        ]
 
 
-def try_out(exercise: Exercise, work: Any, watched: bool = True) -> Tried:
-    """Run a student's work on all cases, and compare.
+def run_work(exercise: Exercise, work: Work, may_call_anything: bool = False) -> Trial:
+    """Run a student's work on all cases, and compare it with the reference.
 
     Args:
         exercise: what was asked for.
         work: the student's.
-        watched: False allows what the exercise forbids: for implementations of the checks' own.
+        may_call_anything: allows what the exercise forbids: for implementations of the checks' own.
     """
+    cases, untouched = exercise.cases(), exercise.cases()
     right = references(exercise)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        outcomes = [run_once(exercise, work, case, watched) for case in exercise.cases()]
-    verdicts = [_verdict(exercise, *pair) for pair in zip(right, outcomes, strict=True)]
-    return Tried(exercise, work, right, outcomes, verdicts, printed.getvalue())
+        outcomes = [run_once(exercise, work, case, may_call_anything) for case in cases]
+    differences = [_difference(exercise, *pair) for pair in zip(right, outcomes, strict=True)]
+    attempts = list(map(Attempt, untouched, right, outcomes, differences))
+    return Trial(exercise, attempts, printed.getvalue())
 
 
-def _verdict(exercise: Exercise, right: Result, given: Outcome) -> str:
+def _difference(exercise: Exercise, right: Observation, outcome: Outcome) -> str:
     """What is wrong with an outcome, "" for nothing."""
-    if isinstance(given, Fault):
-        return str(given)
-    return differs(right, given, exercise) or changed_in_place(right, given)
+    if isinstance(outcome, Fault):
+        return str(outcome)
+    return observation_difference(right, outcome, exercise) or changed_in_place(right, outcome)
 
 
-def changed_in_place(right: Result, given: Result) -> str:
-    """Which argument was changed in place, "" for none."""
-    left, untouched = given.get(ARGUMENTS, ""), right.get(ARGUMENTS, "")
-    return "" if left in ("", untouched) else str(left)
+def changed_in_place(right: Observation, given: Observation) -> str:
+    """Which argument was changed in place, "" for none, or if the reference changes it, too."""
+    return given.changed_argument if given.changed_argument != right.changed_argument else ""
 
 
-def references(exercise: Exercise) -> list[Result]:
-    """What the reference gives on each case."""
-    outcomes = list(known(exercise, None))
-    faults = [outcome for outcome in outcomes if isinstance(outcome, Fault)]
-    if faults:
-        raise RuntimeError(f"the check's own reference fails: {faults[0]}")
-    return [outcome for outcome in outcomes if isinstance(outcome, dict)]
+# ---- The checks' own implementations -----------------------------------------------------------------------------
+
+
+def references(exercise: Exercise) -> list[Observation]:
+    """What the reference does on each case."""
+    outcomes = [outcome_of(exercise, None, index) for index in range(len(exercise.cases()))]
+    for outcome in outcomes:
+        if isinstance(outcome, Fault):
+            raise RuntimeError(f"the check's own reference fails: {outcome}")
+    return [outcome for outcome in outcomes if isinstance(outcome, Observation)]
 
 
 @functools.cache
-def known(exercise: Exercise, mistake: Mistake | None) -> Known:
-    """What the reference gives, or a wrong implementation: kept, since a check is run again and again."""
-    return Known(exercise, mistake.wrong if mistake else exercise.right)
-
-
-class Known:
-    """What an implementation of the checks' own gives on each case, computed when it is asked for, and only once.
-
-    Most mistakes don't fit from the first case on; what they would give on the others is never computed.
-    """
-
-    def __init__(self, exercise: Exercise, work: Any) -> None:
-        self.exercise, self.work, self.outcomes = exercise, work, list[Outcome]()
-        self.cases = exercise.cases()
-
-    def __iter__(self) -> Iterator[Outcome]:
-        for index, case in enumerate(self.cases):
-            if index == len(self.outcomes):
-                self.outcomes.append(run_once(self.exercise, self.work, case))
-            yield self.outcomes[index]
+def outcome_of(exercise: Exercise, mistake: Mistake | None, index: int) -> Outcome:
+    """What a mistake's implementation does on a case, or the reference: kept, since a check is run again and again."""
+    work = exercise.right if mistake is None else mistake.wrong
+    return run_once(exercise, work, exercise.cases()[index], may_call_anything=True)
 
 
 # ---- One call ----------------------------------------------------------------------------------------------------
 
 
-def run_once(exercise: Exercise, work: Any, case: Case, watched: bool = False, seed: int = 0) -> Outcome:
-    """What a work gives on one case, or what went wrong."""
-    watch = refused(exercise) if watched else contextlib.nullcontext()
+def run_once(exercise: Exercise, work: Work, case: Case, may_call_anything: bool) -> Outcome:
+    """What a work does on one case, or what went wrong."""
+    watch = contextlib.nullcontext() if may_call_anything else forbid(exercise)
     try:
-        with _isolated(seed), watch:
-            outcome = exercise.observe(work, case)
+        with _isolated(), watch:
+            observation = exercise.observe(work, case)
             if not torch.is_grad_enabled():
-                said = "gradients stay switched off afterwards: `with torch.no_grad():` switches them on again"
-                raise Fault(said)
-            return outcome
+                raise Fault("gradients stay switched off afterwards: `with torch.no_grad():` switches them on again")
+            return observation
     except Fault as fault:
-        return Fault(with_line(str(fault), students_line(fault)))
+        return Fault(with_students_line(str(fault), fault))
     except NotImplementedError as error:
-        return Fault(_raised(error) if str(error) else UNWRITTEN)
+        return Fault(_describe_error(error) if str(error) else NOT_WRITTEN)
     except (Exception, SystemExit) as error:
-        return Fault(_raised(error))
+        return Fault(_describe_error(error))
 
 
 @contextmanager
-def _isolated(seed: int) -> Iterator[None]:
+def _isolated() -> Iterator[None]:
     """What the notebook has set doesn't matter, and its random numbers go on afterwards as if nothing had happened."""
     dtype, states = torch.get_default_dtype(), (random.getstate(), np.random.get_state(), torch.get_rng_state())
     torch.set_default_dtype(torch.float32)
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.default_generator.manual_seed(seed)
+    random.seed(0)
+    np.random.seed(0)
+    torch.default_generator.manual_seed(0)
     try:
         with torch.enable_grad():
             yield
@@ -166,10 +162,10 @@ def _isolated(seed: int) -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def _raised(error: BaseException) -> str:
-    text = f"raised {type(error).__name__}" + (f": {short(error)}" if str(error) else "")
+def _describe_error(error: BaseException) -> str:
+    text = f"raised {type(error).__name__}" + (f": {one_line(error)}" if str(error) else "")
     if isinstance(error, RuntimeError) and any(words in text for words in IN_PLACE):
         text = "changes numbers in place where a gradient forbids it: write z = z + …, not z += …"
     elif ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
-    return with_line(text, students_line(error))
+    return with_students_line(text, error)

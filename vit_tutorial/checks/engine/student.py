@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import linecache
 import sysconfig
 import traceback
 from pathlib import Path
@@ -12,15 +11,17 @@ from typing import Any
 
 import torch
 
+from vit_tutorial.checks.engine.exercise import Work
+
 _LIBRARIES = (*map(Path, sysconfig.get_paths().values()), Path(torch.__file__).parent, Path(__file__).parents[2])
 
 
-def name_of(work: Any) -> str:
+def name_of(work: Work) -> str:
     """What a function or class is called."""
     return str(getattr(work, "__name__", type(work).__name__))
 
 
-def unwrapped(work: Any) -> Any:
+def unwrap(work: Work) -> Any:
     """What stands behind partials, bound methods and decorators."""
     while True:
         if isinstance(work, functools.partial):
@@ -33,19 +34,10 @@ def unwrapped(work: Any) -> Any:
             return work
 
 
-def students_line(error: BaseException) -> str:
-    """The last line of the student's own code that an error came through, or "" for none."""
+def with_students_line(text: str, error: BaseException) -> str:
+    """A sentence, and below it the last line of the student's own code that an error came through, if there is one."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
-    if not own:
-        return ""
-    frame = own[-1]
-    line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-    return f"in line {frame.lineno} of {frame.name}: {line}"
-
-
-def with_line(text: str, line: str) -> str:
-    """A sentence, and the student's line below it, if there is one."""
-    return f"{text}\n    {line}" if line else text
+    return f"{text}\n    in line {own[-1].lineno} of {own[-1].name}: {own[-1].line}" if own else text
 
 
 @functools.cache

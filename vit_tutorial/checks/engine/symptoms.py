@@ -9,83 +9,81 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.compare import HALF, as_parts, as_tensor, differs
+from vit_tutorial.checks.engine.compare import HALF, as_parts, as_tensor, difference
 from vit_tutorial.checks.engine.exercise import Exercise, Row
 
 Finder = Callable[[Tensor, Tensor, float], str]
-Pair = tuple[Tensor, Tensor, str]  # the right tensor, the student's, what the case is called
+
+
+class WrongTensor(NamedTuple):
+    """A tensor that is wrong, and the right one."""
+
+    right: Tensor
+    given: Tensor
+    label: str  # what the case is called
 
 
 def symptom(rows: list[Row], exercise: Exercise, others: bool = False) -> str:
     """What holds of the student's results on the wrong inputs; ``others`` says that other inputs were right."""
-    name, pairs = _first_wrong_part(rows, exercise)
+    name, wrong = _first_wrong_value(rows, exercise)
+    if not wrong:
+        return ""
     for finder in FINDERS:
-        found = [_tell(finder, *pair[:2], exercise.tolerance) for pair in pairs]
-        if not found or not found[0]:
+        found = [_apply(finder, tensor, exercise.tolerance) for tensor in wrong]
+        if not found[0]:
             continue
         everywhere = len(set(found)) == 1 and not others
         # Between any two single numbers there is a factor.
-        if finder is scaled and all(pair[0].numel() == 1 for pair in pairs) and (len(found) < 3 or not everywhere):
+        if finder is scaled and all(one.right.numel() == 1 for one in wrong) and (len(found) < 3 or not everywhere):
             continue
-        said = found[0] if everywhere else f"{found[0]} (with {pairs[0][2]})"
-        return said if name == "result" else f"{name.rstrip(',')}: {said}"
+        sentence = found[0] if everywhere else f"{found[0]} (with {wrong[0].label})"
+        return sentence if name == "result" else f"{name.rstrip(',')}: {sentence}"
     return ""
 
 
-def _first_wrong_part(rows: list[Row], exercise: Exercise) -> tuple[str, list[Pair]]:
-    """The first tensor of the results that is wrong, by its name, on all inputs where it is wrong."""
-    found: dict[str, list[Pair]] = {}
-    for case, right, theirs in rows:
-        for name, expected in right.items():
-            if name.startswith("gradient of"):
-                continue
-            several = isinstance(expected, (tuple, list))
-            parts = as_parts(theirs.get(name), len(expected)) if several else [theirs.get(name)]
-            for index, (one, part) in enumerate(zip(expected if several else [expected], parts or [], strict=False)):
-                given = as_tensor(part)
-                if given is None or given.is_meta or given.is_complex() or given.dtype in HALF:
+def _first_wrong_value(rows: list[Row], exercise: Exercise) -> tuple[str, list[WrongTensor]]:
+    """The first tensor among the values that is wrong, by its name, on all inputs where it is wrong."""
+    found: dict[str, list[WrongTensor]] = {}
+    for case, right, given in rows:
+        for name, value in right.values.items():
+            several = isinstance(value, (tuple, list))
+            ours = value if several else [value]
+            theirs = as_parts(given.values.get(name), len(ours)) if several else [given.values.get(name)]
+            for index, (expected, part) in enumerate(zip(ours, theirs or [], strict=False)):
+                tensor = as_tensor(part)
+                if not isinstance(expected, Tensor) or tensor is None or not _is_usable(expected, tensor):
                     continue
-                if isinstance(one, Tensor) and differs({name: one}, {name: part}, exercise):
-                    pair = (one.detach().double(), given.detach().double(), case.label)
-                    found.setdefault(f"{name}[{index}]" if several else name, []).append(pair)
+                if difference(expected, part, name, exercise):
+                    one = WrongTensor(expected.detach().double(), tensor.detach().double(), case.label)
+                    found.setdefault(f"{name}[{index}]" if several else name, []).append(one)
     return next(iter(found.items()), ("", []))
 
 
-def _tell(finder: Finder, right: Tensor, given: Tensor, tolerance: float) -> str:
-    usable = right.numel() and given.numel() and bool(right.isfinite().all())
-    if not usable or (given.shape != right.shape and finder not in OF_ANY_SHAPE):
+def _is_usable(right: Tensor, given: Tensor) -> bool:
+    if given.is_meta or given.is_complex() or given.dtype in HALF or not right.numel() or not given.numel():
+        return False
+    return bool(right.isfinite().all() and given.isfinite().all())
+
+
+def _apply(finder: Finder, wrong: WrongTensor, tolerance: float) -> str:
+    if wrong.given.shape != wrong.right.shape and finder not in OF_ANY_SHAPE:
         return ""
     # Of numbers that are right and of another kind nothing is said.
-    return "" if _same(given, right, tolerance) else finder(right, given, tolerance)
+    same = _same(wrong.given, wrong.right, tolerance)
+    return "" if same else finder(wrong.right, wrong.given, tolerance)
 
 
 def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
     """Whether two tensors hold the same numbers, within a tolerance relative to the largest of y."""
-    if x.shape != y.shape or not y.isfinite().all():
-        return False
-    return bool(((x - y).abs() <= tolerance * max(1.0, y.abs().max().item())).all())
+    return x.shape == y.shape and bool(((x - y).abs() <= tolerance * max(1.0, y.abs().max().item())).all())
 
 
 # ---- The finders -------------------------------------------------------------------------------------------------
-
-
-def not_finite(right: Tensor, given: Tensor, tolerance: float) -> str:
-    """Numbers that are nan or infinite."""
-    bad = ~given.isfinite()
-    if not bad.any():
-        return ""
-    kinds = " or ".join(["nan"] * bool(given.isnan().any()) + ["infinite"] * bool(given.isinf().any()))
-    if bool(bad.all()):
-        return (
-            f"All of your numbers are {kinds}. Is something divided by 0, is e raised to a power that is too large, or "
-            "is a root or a logarithm taken of a number for which there is none?"
-        )
-    where = _slices_that_hold(bad)
-    return f"{int(bad.sum())} of your {bad.numel()} numbers are {kinds}{', ' + where if where else ''}."
 
 
 def scaled(right: Tensor, given: Tensor, tolerance: float) -> str:
@@ -176,16 +174,15 @@ def partly_right(right: Tensor, given: Tensor, tolerance: float) -> str:
     apart, scale = (given - right).abs(), max(1.0, right.abs().max().item())
     wrong = apart > tolerance * scale
     nearly = (apart > 0.02 * tolerance * scale) & ~wrong  # which is not right
-    axis, bad = _telling_axis(wrong)
+    axis, bad = _narrowest_axis(wrong)
     clean = torch.ones_like(wrong).index_fill_(axis, torch.tensor(bad, dtype=torch.int64), False)
     if not bad or (nearly & clean).any():
         return ""
-    return f"All that is wrong is at {_slices_that_hold(wrong)}; the rest is right."
+    n = wrong.shape[axis]
+    return f"All that is wrong is at {_indices(bad, n)} along axis {axis} (of {n}); the rest is right."
 
 
-FINDERS: tuple[Finder, ...] = (
-    not_finite, scaled, permuted, another_shape, too_long_or_short, shuffled, partly_right
-)  # fmt: skip
+FINDERS: tuple[Finder, ...] = (scaled, permuted, another_shape, too_long_or_short, shuffled, partly_right)
 OF_ANY_SHAPE: tuple[Finder, ...] = (permuted, another_shape, too_long_or_short)
 
 
@@ -196,20 +193,14 @@ def _axes(axes: list[int]) -> str:
     return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]}"
 
 
-def _slices_that_hold(wrong: Tensor) -> str:
-    """Which indices of one axis hold all that is wrong, "" if no axis singles them out."""
-    axis, bad = _telling_axis(wrong)
-    return f"{_indices(bad, wrong.shape[axis])} along axis {axis} (of {wrong.shape[axis]})" if bad else ""
-
-
-def _telling_axis(wrong: Tensor) -> tuple[int, list[int]]:
+def _narrowest_axis(wrong: Tensor) -> tuple[int, list[int]]:
     """The axis of which the smallest share of indices holds all that is wrong, and those; no indices if all do."""
-    best: tuple[float, int, list[int]] = (1.0, 0, [])
-    for axis, n in enumerate(wrong.shape):
-        bad = wrong.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
-        if 0 < len(bad) < n and len(bad) / n < best[0]:
-            best = (len(bad) / n, axis, bad)
-    return best[1:]
+    smallest, axis, indices = 1.0, 0, list[int]()
+    for candidate, n in enumerate(wrong.shape):
+        bad = wrong.movedim(candidate, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
+        if 0 < len(bad) < n and len(bad) / n < smallest:
+            smallest, axis, indices = len(bad) / n, candidate, bad
+    return axis, indices
 
 
 def _indices(bad: list[int], n: int) -> str:
