@@ -169,7 +169,7 @@ WRONG = {
         Wrong(
             "once passed: a bias of at most 20", attention(lambda s, b: s + b.clamp(-20, 20)), "q, k, v (1, 1, 61, 2)"
         ),
-        Wrong("once passed: powers alone", attention(squash=powers_alone), "raised to a power that is too large"),
+        Wrong("once passed: powers alone", attention(squash=powers_alone), "holds nan"),
     ],
     "relative_bias": [
         Wrong("once passed: the package's", bias_of_the_package, "the package's own RelativeBias"),
