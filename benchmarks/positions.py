@@ -128,7 +128,7 @@ def run(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, 
     torch.manual_seed(seed)
     model = untrained(task, kind, place)
     if kind == "sincos":
-        model.get_submodule("embed.added").get_buffer("fixed").mul_(factor)
+        model.get_submodule("embed.grid_position").get_buffer("fixed").mul_(factor)
     train(model, lambda rows: normalised(task.augment(x[rows].float() / 255)), y, rate, factor, task.epochs)
     right = measure(model.eval(), normalised, task.images[split], task.labels[split])
     parameters = sum(p.numel() for p in model.parameters())

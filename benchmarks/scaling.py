@@ -47,12 +47,12 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "patch_size": (2, 8, 16),
     "image_size": (16, 24, 48),
 }
-# In proportion, by scaling.grown: depth, heads (16 wide throughout), dim, MLP.
+# In proportion, by scaling.scale_config: depth, heads (16 wide throughout), dim, MLP.
 TOGETHER = (0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
 
 
 def config_of(part: str, value: Any) -> vt.ViTConfig:
-    return scaling.grown(BASE, value) if part == "together" else replace(BASE, **{part: value})
+    return scaling.scale_config(BASE, value) if part == "together" else replace(BASE, **{part: value})
 
 
 def resized(data: vt.data.Data, size: int) -> vt.data.Data:

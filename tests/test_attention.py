@@ -43,7 +43,22 @@ def test_equals_the_fused_kernel(B, T, S, d, e):
     same(weights.sum(dim=-1), torch.ones(B, 2, T, dtype=torch.float64))
 
 
+def test_shapes_that_do_not_fit(refuses):
+    q, k, v = double(1, 4, 8), double(1, 5, 8), double(1, 5, 3)
+    with refuses(ValueError, "(..., S, d)", "(1, 4, 8), (1, 5, 7) and (1, 5, 3)"):
+        dot_product_attention(q, k[..., :7], v)
+    with refuses(ValueError, "(..., S, e)", "(1, 4, 8), (1, 5, 8) and (1, 4, 3)"):
+        dot_product_attention(q, k, v[:, :4])
+
+
 # ------------------------------------------------------------------------------------------------------ many heads
+
+
+def test_tokens_of_another_shape(refuses):
+    attention = MultiHeadSelfAttention(12, 3)
+    for tokens in (torch.zeros(2, 5, 8), torch.zeros(5, 12), torch.zeros(1, 2, 5, 12)):
+        with refuses(ValueError, "tokens must have shape (B, T, 12)", f"got {tuple(tokens.shape)}"):
+            attention(tokens)
 
 
 def torch_twin(ours: MultiHeadSelfAttention) -> nn.MultiheadAttention:

@@ -92,6 +92,14 @@ def test_segmenter_is_frozen_model_then_head():
         "head.linear.bias",
     ]
     assert dense.Segmenter(model, torch.nn.Identity(), layer=-1, class_token=False)(images).shape == (4, 8, 8, 12)
+    assert segmenter.train().head.training
+    assert not segmenter.model.training
+
+
+def test_a_segmenter_reads_no_class_token_where_there_is_none(refuses):
+    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, mlp_dim=8, pool="mean"))
+    with refuses(ValueError, "no class token", "class_token=False"):
+        dense.Segmenter(model, torch.nn.Identity(), layer=-1)
 
 
 def test_iou_agrees_with_sklearn():

@@ -48,3 +48,8 @@ def test_initialisation():
         assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
     assert mlp.fc1.bias.std().item() == pytest.approx(1e-6, rel=0.1)  # 1024 numbers
     assert mlp.fc2.bias.std().item() == pytest.approx(1e-6, rel=0.2)  # 256 numbers
+
+
+def test_an_unknown_gelu(refuses):
+    with refuses(ValueError, "unknown gelu 'quick'", "exact, tanh"):
+        MLP(6, 10, gelu="quick")

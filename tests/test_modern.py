@@ -206,7 +206,6 @@ def test_meta_builds_without_memory_and_a_state_dict_fills_it():
         ({"pool": "max"}, ["pool", "max", "attention"]),
         ({"norm": "batch"}, ["norm", "batch"]),
         ({"registers": -1}, ["registers", "-1"]),
-        ({"registers": 1.5}, ["registers", "1.5"]),
         ({"class_token": False}, ["pool='cls'", "class_token=True"]),
         ({"class_token": False, "pool": "cls+mean"}, ["pool='cls+mean'"]),
         ({"rotary": Rotary(), "dim": 24}, ["divisible by 4", "24 / 4"]),
@@ -220,6 +219,11 @@ def test_meta_builds_without_memory_and_a_state_dict_fills_it():
 def test_fields_that_do_not_go_together(changes, words, refuses):
     with refuses(ValueError, *words):
         tiny(**changes)
+
+
+def test_registers_are_counted(refuses):
+    with refuses(TypeError, "registers must be an int", "1.5"):
+        tiny(registers=1.5)
 
 
 @pytest.mark.parametrize("name", ["qkv_bias", "class_token", "gated"])

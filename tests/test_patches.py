@@ -138,6 +138,9 @@ def test_embedding_refuses(refuses, images, error, words):
         ((0, 8), ValueError, ["image_size", "at least 1", "0"]),
         ((32.0, 8), TypeError, ["image_size", "32.0"]),
         ((32, "8"), TypeError, ["patch_size", "'8'"]),
+        ((32, 8, 0), ValueError, ["in_channels must be at least 1", "got 0"]),
+        ((32, 8, 3, 0), ValueError, ["dim must be at least 1", "got 0"]),
+        ((32, 8, 3, 4.0), TypeError, ["dim must be an int", "4.0"]),
     ],
 )
 def test_embedding_refuses_to_be_built(refuses, sizes, error, words):

@@ -29,14 +29,14 @@ def filled(model):
 def plain_of(block):
     """An encoder block with the same weights that adds nothing."""
     plain = EncoderBlock(16, 2, 24).double().eval()
-    plain.load_state_dict({name: tensor for name, tensor in block.state_dict().items() if "added" not in name})
+    plain.load_state_dict({name: tensor for name, tensor in block.state_dict().items() if "grid_position" not in name})
     return plain
 
 
 def test_once_in_one_dimension_is_the_plain_model():
     ours, plain = filled(PositionViT(CONFIG, "1d")), vt.ViT(CONFIG).double().eval()
     state = ours.state_dict()
-    place = torch.cat([state.pop("embed.added.prefix"), state.pop("embed.added.place")], dim=1)
+    place = torch.cat([state.pop("embed.grid_position.prefix"), state.pop("embed.grid_position.place")], dim=1)
     plain.load_state_dict(state | {"embed.position": place})
     images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
     assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-12)
@@ -46,7 +46,7 @@ def test_once_in_one_dimension_is_the_plain_model():
 def test_sines_added_once_are_the_plain_model_s():
     ours = filled(PositionViT(CONFIG, "sincos"))
     plain = vt.ViT(vt.ViTConfig(**{**vars(CONFIG), "position": "sincos"})).double().eval()
-    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("embed.added.")}
+    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("embed.grid_position.")}
     told = plain.load_state_dict(state, strict=False)
     assert set(told.missing_keys) <= {"embed.position"}
     assert not told.unexpected_keys
@@ -60,11 +60,11 @@ def test_added_in_every_layer_is_added_in_front_of_each_block(kind):
     images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
     z = model.embed(images)
     for block in model.blocks:
-        z = plain_of(block)(z + block.added())
+        z = plain_of(block)(z + block.grid_position())
     assert torch.allclose(model.features(images), model.norm(z), rtol=0, atol=1e-12)
     shared = PositionViT(CONFIG, kind, "every layer, shared")
-    assert len({id(block.added) for block in shared.blocks}) == 1
-    assert len({id(block.added) for block in model.blocks}) == 3
+    assert len({id(block.grid_position) for block in shared.blocks}) == 1
+    assert len({id(block.grid_position) for block in model.blocks}) == 3
 
 
 @pytest.mark.parametrize(("kind", "place"), WAYS)

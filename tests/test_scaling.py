@@ -12,7 +12,7 @@ from scipy import optimize
 import vit_tutorial as vt
 from vit_tutorial import plots
 from vit_tutorial.analysis import scaling
-from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, grown, interval, lines, predict
+from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, fit_lines, interval, predict, scale_config
 
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
 BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)
@@ -47,7 +47,7 @@ def test_the_fit_is_scipys(seed):
 
 @given(st.lists(st.floats(0.1, 10), min_size=5, max_size=5))
 def test_neither_part_of_a_loss_is_below_zero(losses):
-    a, c, error = lines(COST, np.array(losses), EXPONENTS)
+    a, c, error = fit_lines(COST, np.array(losses), EXPONENTS)
     assert (a >= 0).all()
     assert (c >= 0).all()
     assert np.isfinite(error).all()
@@ -97,7 +97,7 @@ def test_an_interval_cuts_off_alike_on_both_sides(values, share):
     [(0.5, 2, 32, 2, 64), (0.75, 3, 48, 3, 96), (1, 4, 64, 4, 128), (2.5, 10, 160, 10, 320), (0.01, 1, 16, 1, 32)],
 )
 def test_all_sizes_grow_by_one_factor(factor, depth, dim, heads, mlp):
-    config = grown(BASE, factor)
+    config = scale_config(BASE, factor)
     assert (config.depth, config.dim, config.num_heads, config.mlp_dim) == (depth, dim, heads, mlp)
     assert (config.patch_size, config.image_size, config.num_classes) == ((4, 4), (32, 32), 10)
 
@@ -128,7 +128,7 @@ def test_other_refusals(refuses):
     with refuses(ValueError, "3 runs", "at least 4"):
         predict([1, 2, 3], [3, 2, 1], 4)
     with refuses(ValueError, "positive", "-1"):
-        grown(BASE, -1)
+        scale_config(BASE, -1)
 
 
 # ---- Figures -----------------------------------------------------------------------------------------------------

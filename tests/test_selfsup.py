@@ -9,6 +9,7 @@ from torch import nn
 import vit_tutorial as vt
 from vit_tutorial.patches import patchify
 from vit_tutorial.variants import selfsup
+from vit_tutorial.variants.modern import ModernConfig, ModernViT
 
 CONFIG = vt.ViTConfig(image_size=16, patch_size=4, dim=32, depth=2, num_heads=2, mlp_dim=48)
 TARGETS = ("mean colour", "small patch", "pixels")
@@ -116,6 +117,19 @@ def test_the_pieces_of_eq_1_are_those_of_embeddings(pool, position):
     images = torch.rand(2, 3, 8, 8)
     pieces = selfsup.add_positions(embed, embed.patches(images))
     assert torch.equal(torch.cat(pieces, dim=1), embed(images))
+
+
+def test_the_pieces_have_the_dropout_of_embeddings():
+    embed = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, dropout=0.5)).embed
+    front, patches = selfsup.add_positions(embed, torch.ones(50, 4, 8))
+    assert 0.4 < (patches == 0).float().mean() < 0.6
+    assert 0.4 < (front == 0).float().mean() < 0.6
+
+
+def test_the_pieces_are_those_of_plain_embeddings(refuses):
+    embed = ModernViT(ModernConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, registers=2)).embed
+    with refuses(TypeError, "plain Embeddings", "ModernEmbeddings"):
+        selfsup.add_positions(embed, torch.zeros(1, 4, 8))
 
 
 def test_the_autoencoder_s_encoder_sees_nothing_of_what_is_hidden():

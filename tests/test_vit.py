@@ -5,6 +5,7 @@ import math
 import pickle
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from peers import logits, pair, randomise, under_our_names
@@ -161,7 +162,7 @@ def test_presets():
 
 
 def test_unknown_presets(refuses):
-    for name in ("XL/16", "B16", "B/", "/16", "B/x", "B/-16", "", "B/16/16"):
+    for name in ("XL/16", "B16", "B/", "/16", "B/x", "B/-16", "", "B/16/16", 16):
         with refuses(ValueError, "preset", repr(name), "Ti, S, B, L, H", "'B/16'"):
             ViTConfig.preset(name)
 
@@ -173,6 +174,13 @@ def test_sizes_are_pairs_whatever_they_were_given_as():
     assert (config.image_size, config.patch_size) == ((224, 160), (16, 8))
     assert config == ViTConfig(image_size=(224, 160), patch_size=(16, 8))
     assert len({config, ViTConfig(image_size=(224, 160), patch_size=(16, 8))}) == 1
+
+
+def test_numpy_s_whole_numbers_become_ints():
+    sizes = {"image_size": 16, "patch_size": 8, "dim": 16, "depth": 3, "num_heads": 2}
+    config = ViTConfig(**{name: np.int64(value) for name, value in sizes.items()})
+    assert config == ViTConfig(**sizes)
+    assert type(config.image_size[0]) is type(config.dim) is int
 
 
 def test_frozen_hashable_replaceable_and_picklable():

@@ -1,5 +1,6 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -15,7 +16,11 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
 
     Returns:
         The output (..., T, e), and the weights (..., T, S): each row is non-negative and sums to 1.
+
+    Raises:
+        ValueError: q and k of different widths, or k and v of different lengths.
     """
+    _check_shapes(q, k, v)
     # Dot products of d numbers grow with √d, and a softmax of large scores has almost no gradient: so divide by √d.
     # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
@@ -39,7 +44,7 @@ class MultiHeadSelfAttention(nn.Module):
         dropout: probability in [0, 1) on the output.
 
     Raises:
-        ValueError: D not divisible by h.
+        ValueError: D not divisible by h; tokens of another shape.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -74,6 +79,7 @@ class MultiHeadSelfAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
+        _check_tokens(x, self.qkv.in_features)
         # The rows of qkv belong to q, then k, then v, and within each to head after head: the last axis is (3, h, d).
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
         # Heads become a batch axis: one product handles all of them, and no head sees another.
@@ -92,3 +98,17 @@ class MultiHeadSelfAttention(nn.Module):
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
         q, k, v = self.split_heads(x)  # each (B, h, T, d)
         return dot_product_attention(q, k, v, self.score_bias(q))[1]
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        shapes = f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
+
+
+def _check_tokens(x: Tensor, dim: int) -> None:
+    if x.ndim != 3 or x.shape[2] != dim:
+        raise ValueError(f"tokens must have shape (B, T, {dim}), got {tuple(x.shape)}")
+
+
+torch.fx.wrap("_check_tokens")  # torch.fx keeps the call as it is, and doesn't trace what is inside

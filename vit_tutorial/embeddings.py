@@ -1,12 +1,12 @@
 """Lesson 02: the class token and the position embeddings (Eq. 1 and appendix D.4 of arXiv 2010.11929)."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from vit_tutorial.patches import PatchEmbedding, Size
+from vit_tutorial.patches import PatchEmbedding, Size, check_choice
 
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
@@ -68,8 +68,7 @@ def resize_position_embedding(
     Raises:
         ValueError: unknown recipe, or ``position`` does not hold the old grid.
     """
-    if recipe not in RECIPES:
-        raise ValueError(f"unknown recipe {recipe!r}: choose one of {', '.join(RECIPES)}")
+    check_choice(recipe, "recipe", ResizeRecipe)
     tokens = prefix_tokens + old_grid[0] * old_grid[1]
     if position.ndim != 3 or position.shape[:2] != (1, tokens):
         raise ValueError(
@@ -114,8 +113,7 @@ class Embeddings(nn.Module):
         class_token: bool = True,
     ) -> None:
         super().__init__()
-        if position not in get_args(Position):
-            raise ValueError(f"unknown position {position!r}: choose one of {', '.join(get_args(Position))}")
+        check_choice(position, "position", Position)
         self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
         prefix_tokens, (rows, columns) = int(class_token), self.patches.grid

@@ -1,6 +1,6 @@
 """Lesson 04: the MLP of an encoder block (section 3.1 of arXiv 2010.11929; GELU: arXiv 1606.08415)."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
@@ -21,6 +21,8 @@ class MLP(nn.Module):
 
     def __init__(self, dim: int, hidden_dim: int, *, dropout: float = 0.0, gelu: Gelu = "exact") -> None:
         super().__init__()
+        if gelu not in get_args(Gelu):
+            raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(get_args(Gelu))}")
         self.fc1 = nn.Linear(dim, hidden_dim)
         self.gelu = nn.GELU(approximate={"exact": "none", "tanh": "tanh"}[gelu])
         self.fc2 = nn.Linear(hidden_dim, dim)

@@ -1,5 +1,8 @@
 """Lesson 01: an image becomes a sequence of patches, and each patch a vector (section 3.1 of arXiv 2010.11929)."""
 
+from numbers import Integral
+from typing import Any, get_args
+
 import torch
 from torch import Tensor, nn
 
@@ -8,17 +11,31 @@ Size = int | tuple[int, int]  # one number for a square, or (height, width)
 
 def as_pair(size: Size, name: str) -> tuple[int, int]:
     """``16`` or ``(16, 8)`` as (height, width); ``name`` is what an error calls it."""
-    pair = (size, size) if isinstance(size, int) else size
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(is_whole(n) for n in pair):
+    pair = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2 or not all(_is_whole(n) for n in pair):
         raise TypeError(f"{name} must be an int or a pair of ints (height, width), got {size!r}")
     if min(pair) < 1:
         raise ValueError(f"{name} must be at least 1 pixel on each side, got {size!r}")
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
-def is_whole(value: object) -> bool:
-    """Whether a value is an int. True and False, ints in Python, are refused."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def as_count(value: int, name: str, *, least: int = 1) -> int:
+    """A whole number of ``least`` or more, NumPy's kind included, as an int."""
+    if not _is_whole(value):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)  # True and False are ints in Python
+
+
+def check_choice(value: str, name: str, choices: Any) -> None:
+    """Raise a ValueError for a value that isn't one of a Literal's; ``name`` is what the error calls it."""
+    if value not in get_args(choices):
+        raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(get_args(choices))}")
 
 
 def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
@@ -97,8 +114,8 @@ class PatchEmbedding(nn.Module):
         dim: D, the width of a token.
 
     Raises:
-        ValueError: sizes that don't divide; images of another rank, channel count or size.
-        TypeError: images that aren't floating point.
+        ValueError: sizes that don't divide, or below 1; images of another rank, channel count or size.
+        TypeError: sizes that aren't whole numbers; images that aren't floating point.
 
     The kernel starts LeCun normal, the bias zero: Flax's default for ``nn.Conv``, which the paper's code keeps.
     """
@@ -106,7 +123,7 @@ class PatchEmbedding(nn.Module):
     def __init__(self, image_size: Size = 224, patch_size: Size = 16, in_channels: int = 3, dim: int = 768) -> None:
         super().__init__()
         self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
-        self.in_channels = in_channels
+        self.in_channels, dim = as_count(in_channels, "in_channels"), as_count(dim, "dim")
         self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
         # A kernel whose stride is its size sees each patch once: its D filters, flattened, are the columns of E.
         self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)

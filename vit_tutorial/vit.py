@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast
 
 from torch import Tensor, nn
 
 from vit_tutorial.embeddings import Embeddings, Position, check_sincos_dim
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.mlp import Gelu
-from vit_tutorial.patches import Size, as_pair, grid_shape, is_whole
+from vit_tutorial.patches import Size, as_count, as_pair, check_choice, grid_shape
 
 Pool = Literal["cls", "mean"]
 # Table 1, and the two smaller sizes of arXiv 2106.10270: D, L, h, M.
@@ -52,20 +52,21 @@ class ViTConfig:
     pool: Pool = "cls"  # or "mean": no class token then
 
     def __post_init__(self) -> None:
-        # Sizes become pairs here, so that all other code reads (height, width). A frozen dataclass has no other setter.
+        # Sizes become pairs here, so that all other code reads (height, width), and counts Python's ints. A frozen
+        # dataclass has no other setter.
         object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
         object.__setattr__(self, "patch_size", as_pair(self.patch_size, "patch_size"))
         grid_shape(self.image_size, self.patch_size)
         for name in ("in_channels", "num_classes", "dim", "depth", "num_heads", "mlp_dim"):
-            _check_count(name, getattr(self, name), least=0 if name == "num_classes" else 1)
+            count = as_count(getattr(self, name), name, least=0 if name == "num_classes" else 1)
+            object.__setattr__(self, name, count)
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
         for name in ("dropout", "attention_dropout", "drop_path", "norm_eps"):
             _check_number(name, getattr(self, name))
-        for name, choices in (("gelu", Gelu), ("position", Position), ("pool", Pool)):
-            if getattr(self, name) not in get_args(choices):
-                good = ", ".join(get_args(choices))
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
+        check_choice(self.gelu, "gelu", Gelu)
+        check_choice(self.position, "position", Position)
+        check_choice(self.pool, "pool", Pool)
         check_switches(self)
         if self.position == "sincos":
             check_sincos_dim(self.dim)
@@ -73,7 +74,7 @@ class ViTConfig:
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
         """``preset("B/16", num_classes=10)``: a size, a slash, a patch size. Raises ValueError for an unknown one."""
-        size, _, patch = name.partition("/")
+        size, _, patch = str(name).partition("/")
         if size not in SIZES or not patch.isdecimal():
             raise ValueError(f"unknown preset {name!r}: one of {', '.join(SIZES)}, a slash, a patch size, as in 'B/16'")
         row = dict(zip(("dim", "depth", "num_heads", "mlp_dim"), SIZES[size], strict=True))
@@ -93,13 +94,6 @@ class ViTConfig:
     def num_tokens(self) -> int:
         """T: the patches, and the tokens before them."""
         return self.prefix_tokens + self.grid[0] * self.grid[1]
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    if not is_whole(value):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if cast(int, value) < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def check_switches(config: ViTConfig) -> None:
@@ -148,7 +142,7 @@ class ViT(nn.Module):
             raise TypeError(f"ViT doesn't build what a {type(config).__name__} adds: use the model of its own module")
         self.config = config
         self.embed: nn.Module = _embeddings(config) if embed is None else embed
-        self.blocks = nn.Sequential(*(_encoder_blocks(config) if blocks is None else blocks))
+        self.blocks = nn.Sequential(*(encoder_blocks(config) if blocks is None else blocks))
         self.norm: nn.Module = nn.LayerNorm(config.dim, eps=config.norm_eps)
         self.head = nn.Linear(config.dim, config.num_classes) if config.num_classes else nn.Identity()
         for parameter in self.head.parameters():
@@ -207,9 +201,10 @@ def _embeddings(config: ViTConfig) -> Embeddings:
     )
 
 
-def _encoder_blocks(config: ViTConfig) -> list[EncoderBlock]:
+def encoder_blocks(config: ViTConfig, kind: type[EncoderBlock] = EncoderBlock) -> list[EncoderBlock]:
+    """The L blocks that a config describes; ``kind`` is a variant's subclass with the same arguments."""
     return [
-        EncoderBlock(
+        kind(
             config.dim,
             config.num_heads,
             config.mlp_dim,

@@ -5,6 +5,8 @@ B images of (H, W) pixels, a grid of (rows, columns) = N patches, K classes of a
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -152,12 +154,22 @@ class Segmenter(nn.Module):
         head: what :func:`fit_head` returned.
         layer: whose tokens the head reads: 0 the embedding, l block l, -1 the last norm.
         class_token: whether it reads the class token after the last norm, too.
+
+    Raises:
+        ValueError: the class token of a model that has none.
     """
 
     def __init__(self, model: ViT, head: nn.Module, *, layer: int, class_token: bool = True) -> None:
         super().__init__()
+        if class_token and not model.config.prefix_tokens:
+            raise ValueError("the model has no class token, it pools the mean: use class_token=False")
         self.model, self.head = model.eval().requires_grad_(False), head
         self.layer, self.class_token = layer, class_token
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self.model.eval()  # frozen, so without dropout
+        return self
 
     def features(self, images: Tensor) -> Tensor:
         """What the head reads: (B, D or 2 D, rows, columns)."""

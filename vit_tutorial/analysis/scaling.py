@@ -38,7 +38,7 @@ class PowerLaw:
         return self.a * np.asarray(cost, float) ** -self.b + self.c
 
 
-def lines(cost: Array, losses: Array, exponents: Array) -> tuple[Array, Array, Array]:
+def fit_lines(cost: Array, losses: Array, exponents: Array) -> tuple[Array, Array, Array]:
     """For each exponent b the best a and c: with x = C^-b, L = a x + c is a straight line.
 
     The squares of the relative errors are as small as they can be, with neither a nor c below zero.
@@ -76,7 +76,7 @@ def fit_law(cost: ArrayLike, losses: ArrayLike) -> PowerLaw:
         ValueError: numbers not positive, lists of different lengths, fewer than three different costs.
     """
     x, y = _runs(cost, losses)
-    a, c, errors = lines(x, y, EXPONENTS)
+    a, c, errors = fit_lines(x, y, EXPONENTS)
     best = int(errors.argmin())
     return PowerLaw(float(a[best]), float(EXPONENTS[best]), float(c[best]))
 
@@ -148,7 +148,7 @@ def interval(values: Sequence[float] | Array, share: float = 0.95) -> tuple[floa
     return float(low), float(high)
 
 
-def grown(config: ViTConfig, factor: float) -> ViTConfig:
+def scale_config(config: ViTConfig, factor: float) -> ViTConfig:
     """The model grown, or shrunk, in all its sizes at once: depth, heads, width and MLP by one factor.
 
     Each is rounded to whole layers and heads; the width of a head stays, and the MLP's share of the width.

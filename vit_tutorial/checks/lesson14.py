@@ -297,7 +297,7 @@ GROWN_SIZES = Exercise(
     right=_grow,
     cases=_grow_cases,
     observe=_as_a_dictionary,
-    forbidden=(scaling.grown,),
+    forbidden=(scaling.scale_config,),
 )
 
 

@@ -8,7 +8,7 @@ for the column (2-D); fixed sines and cosines; a number for each relative offset
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid, sincos_position_embedding
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.patches import check_choice
+from vit_tutorial.vit import ViT, ViTConfig, encoder_blocks
 
 Kind = Literal["none", "1d", "2d", "sincos", "relative"]
 Place = Literal["once", "every layer", "every layer, shared"]
@@ -171,37 +172,36 @@ class PositionConfig(ViTConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value, known in (("kind", self.kind, get_args(Kind)), ("place", self.place, get_args(Place))):
-            if value not in known:
-                raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
+        check_choice(self.kind, "kind", Kind)
+        check_choice(self.place, "place", Place)
         if self.kind == "none" and self.place != "once":
             raise ValueError(f"kind 'none' adds nothing, so place stays 'once', got {self.place!r}")
         if self.kind == "relative" and self.place == "once":
             raise ValueError("relative positions are part of attention: place='every layer', or 'every layer, shared'")
 
 
-class PositionedEmbeddings(Embeddings):
-    """Embeddings to which ``added`` positions (1, T, D) are added last: images (B, C, H, W) -> (B, T, D)."""
+class PositionEmbeddings(Embeddings):
+    """Embeddings that add ``grid_position``'s (1, T, D) last: images (B, C, H, W) -> (B, T, D)."""
 
-    added: nn.Module | None
+    grid_position: nn.Module | None
 
     def __init__(self, *sizes: Any, **settings: Any) -> None:
         super().__init__(*sizes, **settings)
-        self.register_module("added", None)
+        self.register_module("grid_position", None)
 
     def forward(self, images: Tensor) -> Tensor:
         z = super().forward(images)  # (B, T, D)
-        return z if self.added is None else z + self.added()
+        return z if self.grid_position is None else z + self.grid_position()
 
 
-class PositionedBlock(EncoderBlock):
-    """An encoder block that adds positions (1, T, D) to the tokens that enter it: (B, T, D) -> (B, T, D)."""
+class PositionBlock(EncoderBlock):
+    """A block that adds ``grid_position``'s (1, T, D) to the tokens that enter it: (B, T, D) -> (B, T, D)."""
 
-    added: nn.Module | None
+    grid_position: nn.Module | None
 
     def __init__(self, *sizes: Any, **settings: Any) -> None:
         super().__init__(*sizes, **settings)
-        self.register_module("added", None)
+        self.register_module("grid_position", None)
 
     def attend(self, z: Tensor) -> Tensor:
         return super().attend(self._with_positions(z))
@@ -210,7 +210,7 @@ class PositionedBlock(EncoderBlock):
         return super().attention_weights(self._with_positions(z))
 
     def _with_positions(self, z: Tensor) -> Tensor:
-        return z if self.added is None else z + self.added()
+        return z if self.grid_position is None else z + self.grid_position()
 
 
 class PositionViT(ViT):
@@ -233,41 +233,27 @@ class PositionViT(ViT):
         settings = {f.name: getattr(config, f.name) for f in fields(ViTConfig)} | {"position": "none"}
         config = PositionConfig(**settings, kind=kind, place=place)
         sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
-        embed = PositionedEmbeddings(
+        embed = PositionEmbeddings(
             *sizes, position="none", dropout=config.dropout, class_token=config.prefix_tokens == 1
         )
-        super().__init__(config, embed=embed, blocks=[_block(config, layer) for layer in range(config.depth)])
+        super().__init__(config, embed=embed, blocks=encoder_blocks(config, PositionBlock))
         if kind == "none":
             return
         if place == "once":
-            embed.added = _positions(config)
+            embed.grid_position = _positions(config)
             return
         positions = [_positions(config) for _ in range(config.depth if place == "every layer" else 1)]
-        for layer, block in enumerate(cast("list[PositionedBlock]", self.blocks)):
+        for layer, block in enumerate(cast("list[PositionBlock]", self.blocks)):
             position = positions[layer % len(positions)]
             if isinstance(position, RelativeBias):
                 block.attention = _biased_attention(config, position)
             else:
-                block.added = position
+                block.grid_position = position
 
     @property
     def positions(self) -> nn.ModuleList:
         """The modules that know positions: none, one, or one for each layer."""
         return nn.ModuleList(part for part in self.modules() if isinstance(part, (GridPosition, RelativeBias)))
-
-
-def _block(config: ViTConfig, layer: int) -> PositionedBlock:
-    return PositionedBlock(
-        config.dim,
-        config.num_heads,
-        config.mlp_dim,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        drop_path=config.drop_path * layer / max(config.depth - 1, 1),
-        norm_eps=config.norm_eps,
-        gelu=config.gelu,
-        qkv_bias=config.qkv_bias,
-    )
 
 
 def _positions(config: PositionConfig) -> nn.Module:

@@ -123,14 +123,20 @@ def add_positions(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
         tokens: (B, N, D), the patches' own, without positions.
 
     Returns:
-        The tokens before the patches (B, p, D), p 0 if there are none; and the patches (B, N, D); with positions.
+        The tokens before the patches (B, p, D), p 0 if there are none; and the patches (B, N, D); with positions
+        and dropout.
+
+    Raises:
+        TypeError: a variant's embeddings, whose registers or norms would be lost.
     """
+    if type(embed) is not Embeddings:
+        raise TypeError(f"the pieces are those of plain Embeddings, got {type(embed).__name__}: use a plain ViT")
     B, N, D = tokens.shape
     front = tokens.new_zeros(B, 0, D) if embed.cls_token is None else embed.cls_token.expand(B, -1, -1)  # (B, p, D)
-    if embed.position is None:
-        return front, tokens
-    first, rest = torch.split(embed.position, [front.shape[1], N], dim=1)  # (1, p, D), (1, N, D)
-    return front + first, tokens + rest
+    if embed.position is not None:
+        first, rest = torch.split(embed.position, [front.shape[1], N], dim=1)  # (1, p, D), (1, N, D)
+        front, tokens = front + first, tokens + rest
+    return embed.dropout(front), embed.dropout(tokens)
 
 
 class MaskedViT(nn.Module):

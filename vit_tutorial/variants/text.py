@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.variants.modern import Activation, QuickGELU
+from vit_tutorial.variants.modern import QuickGELU
+from vit_tutorial.variants.modern_config import Activation
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def merge(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tens
 # ------------------------------------------------------------------------------------------------- a whole model
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """The result of :meth:`FewerTokens.encode`."""
 
     tokens: Tensor  # (B, T', D), before the last norm
@@ -190,7 +190,7 @@ class FewerTokens(nn.Module):
             y = z[:, 0]  # (B, D)
         return cast(Tensor, self.model.head(y))  # (B, K)
 
-    def encode(self, images: Tensor) -> Encoded:
+    def encode(self, images: Tensor) -> EncoderOutput:
         """The tokens after the last block, their sizes, and which token holds each patch after each block."""
         z = self.model.embed(images)  # (B, T, D)
         sizes = z.new_ones(z.shape[:2])  # (B, T)
@@ -207,7 +207,7 @@ class FewerTokens(nn.Module):
                 source = torch.where(source < 0, -1, to.gather(1, source.clamp(min=0)))
             sources.append(source)
             z = z + block.mlp(block.norm2(z))  # (B, T' - r, D)
-        return Encoded(z, sizes, sources)
+        return EncoderOutput(z, sizes, sources)
 
 
 def tokens_left(tokens: int, r: int, depth: int, protected: int = 1) -> list[int]:
