@@ -61,7 +61,7 @@ refresh: $(READY)
 	$(BIN)/python tools/lessons.py refresh $(LESSONS)
 
 assignments: $(NBGRADER)
-	$(BIN)/python tools/classroom.py refresh $(LESSONS)
+	$(BIN)/python tools/lessons.py refresh --solutions $(LESSONS)
 	$(BIN)/python tools/classroom.py assignments $(LESSONS)
 
 grade: $(NBGRADER)
@@ -98,19 +98,14 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -c "import $(COMPILED)"
 	@touch $(READY)
 
-# The newest versions that fit pyproject.toml, for every platform; torch brings its own CUDA packages where it wants them.
+# The newest versions that fit pyproject.toml, for every platform; torch brings its own CUDA packages where it needs them.
 # jsonschema builds a parser at each import since 4.25: a second more for every process that reads a notebook.
+PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --no-annotate --no-header
+NO_CUDA := grep -vE '^(cuda|nvidia|triton)'
 pins: $(READY)
 	$(BIN)/python -m pip install uv
-	printf 'torch==2.14.1\ntorchvision==0.29.1\njsonschema<4.25\n' | $(BIN)/uv pip compile --universal --python-version 3.11 --extra test \
-		--no-annotate --custom-compile-command "make pins" --output-file requirements.txt pyproject.toml - \
-		$(foreach name,$(CUDA),--no-emit-package $(name))
-	$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --extra book --constraint requirements.txt \
-		--no-annotate --no-header $(foreach name,$(CUDA),--no-emit-package $(name)) pyproject.toml \
-		| grep -vxFf requirements.txt > book/requirements.txt
-
-CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime \
-	cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+	printf 'torch==2.14.1\ntorchvision==0.29.1\njsonschema<4.25\n' | $(PIN) --extra test pyproject.toml - | $(NO_CUDA) > requirements.txt
+	$(PIN) --extra book --constraint requirements.txt pyproject.toml | $(NO_CUDA) | grep -vxFf requirements.txt > book/requirements.txt
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         description="The Vision Transformer, from pixels to published weights.",
         epilog="commands:\n"
         + "".join(f"  {name:{width}}  {what}\n" for name, what in COMMANDS.items())
-        + "\nvit-tutorial COMMAND --help explains a command's options; python -m vit_tutorial.COMMAND is the same.",
+        + "\nvit-tutorial COMMAND --help explains a command's options; python -m vit_tutorial COMMAND is the same.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 import vit_tutorial as vt
 from vit_tutorial.export import formats
-from vit_tutorial.export.quantise import integer_layers, round_linear, rounded
+from vit_tutorial.export.quantise import fake_quantise, integer_layers
 from vit_tutorial.weights import Trained
 
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
@@ -187,10 +187,21 @@ def bits(folder: str | None) -> None:
         for what in ("weights", "activations"):
             for scale in ("tensor", "row"):
                 if (what, scale, number) not in done:
-                    round_ = partial(rounded, bits=number, per_row=scale == "row")
-                    found = logits_of(round_linear(model, **{what: round_}), images)
+                    few_bits = partial(fake_quantise, bits=number, per_row=scale == "row")
+                    found = logits_of(rounded_copy(model, what, few_bits), images)
                     row = ["photographs", what, scale, number, *counted(expected, found, labels)]
                     sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
+
+
+def rounded_copy(model: nn.Module, what: str, few_bits: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A copy of a model whose linear layers have rounded weights, or rounded inputs."""
+    other = copy.deepcopy(model)
+    for layer in other.modules():
+        if isinstance(layer, nn.Linear) and what == "weights":
+            layer.weight.data = few_bits(layer.weight.data)
+        elif isinstance(layer, nn.Linear):
+            layer.register_forward_pre_hook(lambda _, inputs: (few_bits(inputs[0]),))
+    return other
 
 
 def paired_interval(only_torch: int, only_this: int, n: int) -> tuple[float, float]:

@@ -350,30 +350,30 @@ for path in PATHS + [os.path.expanduser("~"), "/root", "/home"]:
 }
 
 
-def _check_of(notebook: Notebook, name: str) -> dict[str, Any]:
+def check_of(notebook: Notebook, name: str) -> dict[str, Any]:
     (cell,) = [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == name]
     return cell
 
 
-def _points(notebook: Notebook) -> None:
+def points(notebook: Notebook) -> None:
     for cell in notebook["cells"]:
         if "points" in cell["metadata"].get("nbgrader", {}):
             cell["metadata"]["nbgrader"]["points"] = 1000
 
 
-def _not_graded(notebook: Notebook) -> None:
+def not_graded(notebook: Notebook) -> None:
     for cell in notebook["cells"]:
         if "nbgrader" in cell["metadata"]:
             cell["metadata"]["nbgrader"] |= {"grade": False, "locked": False, "solution": True}
 
 
-def _edited(notebook: Notebook) -> None:
+def edited(notebook: Notebook) -> None:
     for cell in notebook["cells"]:
         if cell["source"].startswith("assert checks"):
             cell["source"] = "print('right')"
 
 
-def _outputs_of_its_own(notebook: Notebook) -> None:
+def outputs_of_its_own(notebook: Notebook) -> None:
     for cell in notebook["cells"]:
         if cell["source"].startswith("assert checks"):
             stream = {"output_type": "stream", "name": "stdout", "text": "patchify: right. Tried:"}
@@ -381,7 +381,7 @@ def _outputs_of_its_own(notebook: Notebook) -> None:
             cell["outputs"] = [stream, value]
 
 
-def _imitated(notebook: Notebook) -> None:
+def imitated(notebook: Notebook) -> None:
     """Cells that say that they are nbgrader's, a kernel and code of another kind, scripts in all places."""
     script = "<script>fired=1</script>"
     forged = {"grade_id": "check-patchify", "grade": True, "solution": False, "locked": True, "points": 1000}
@@ -399,11 +399,11 @@ def _imitated(notebook: Notebook) -> None:
 
 
 EDITS: dict[str, Callable[[Notebook], None]] = {
-    "points_of_its_own": _points,
-    "checks_that_are_none": _not_graded,
-    "edited_checks": _edited,
-    "outputs_of_its_own": _outputs_of_its_own,
-    "imitates_nbgrader": _imitated,
+    "points_of_its_own": points,
+    "checks_that_are_none": not_graded,
+    "edited_checks": edited,
+    "outputs_of_its_own": outputs_of_its_own,
+    "imitates_nbgrader": imitated,
 }
 
 # Files that are no notebooks, or hardly.

@@ -109,16 +109,3 @@ def test_each_change_has_its_own_chance_for_each_image(change):
     kinds = [{tuple(image.flatten().tolist()) for image in found.values()} for found in epochs]
     assert min(map(len, kinds)) >= (2 if change == Flip() else 8)
     assert not all(same(*epochs))
-
-
-def test_any_data_set_of_torch_s_will_do(images):
-    class Plain:
-        def __len__(self):
-            return len(images)
-
-        def __getitem__(self, index):
-            return (*images[index], "more")
-
-    one, other = (next(iter(batches.loader(split, [(0, [3, 1])], EVERYTHING))) for split in (images, Plain()))
-    assert torch.equal(one[0], other[0])
-    assert torch.equal(one[1], other[1])

@@ -28,7 +28,7 @@ def test_each_command_has_help(command, capsys):
     assert capsys.readouterr().out.startswith(f"usage: vit-tutorial {command} [-h]")
 
 
-@pytest.mark.parametrize("name", ["", *(f".{command}" for command in cli.COMMANDS)])
+@pytest.mark.parametrize("name", ["", ".train", ".predict"])
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 def test_python_m_starts_it(name, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["", "--help"])

@@ -139,7 +139,7 @@ def test_code_is_short_and_silent(source):
         assert max(map(len, lines)) <= 100, cell["source"][:80]
         assert all(output.get("name") == "stdout" for output in cell["outputs"]), cell["source"][:80]
     counts = [cell["execution_count"] for cell in cells(source, "code")]
-    assert counts == list(range(1, len(counts) + 1)), "run all: python tools/classroom.py refresh"
+    assert counts == list(range(1, len(counts) + 1)), "run all: python tools/lessons.py refresh --solutions"
     code = "\n".join(cell["source"] for cell in cells(source, "code"))
     assert not re.search(r"nbgrader|einops|^\s*[%!]", code, re.MULTILINE)
 
@@ -149,7 +149,7 @@ def test_code_is_short_and_silent(source):
 
 @needs_nbgrader
 def test_the_copies_are_in_step(tool, tmp_path):
-    tool.assignments([], tmp_path)
+    tool.assignments(SOLUTIONS, tmp_path)
     assert {path.name for path in (ROOT / "notebooks" / "exercises").glob("*.ipynb")} == {p.name for p in SOLUTIONS}
     for source in SOLUTIONS:
         made, kept = (

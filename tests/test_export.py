@@ -154,7 +154,7 @@ def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refus
         path.write_bytes(b"a file")
 
     monkeypatch.setattr(formats, "onnx", write)
-    monkeypatch.setattr(formats, "saturating", lambda path: [])
+    monkeypatch.setattr(formats, "saturating_weights", lambda path: [])
     monkeypatch.setattr(formats, "run", lambda path, images: wrong * trained.model(images).detach())
     out = tmp_path / "m.onnx"
     if kept:
@@ -167,7 +167,7 @@ def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refus
 
 def test_an_int8_file_that_saturates_elsewhere_is_not_kept(trained, tmp_path, monkeypatch, refuses):
     formats.onnx(trained, tmp_path / "right.onnx", int8=True)
-    assert formats.saturating(tmp_path / "right.onnx") == []
+    assert formats.saturating_weights(tmp_path / "right.onnx") == []
     quantize_dynamic = onnxruntime.quantization.quantize_dynamic
 
     def eight_bits(*args, reduce_range, **kwargs):

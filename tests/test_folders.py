@@ -225,6 +225,15 @@ def test_16_bits_in_colour_become_8(tmp_path):
     assert data.open_photo(file).getextrema() == ((100, 100),) * 3
 
 
+def test_a_16_bit_tiff_in_which_white_is_zero_is_not_read_as_its_negative(tmp_path):
+    Image.fromarray(np.full((20, 20), 100 * 257, np.uint16)).save(file := tmp_path / "grey.tiff")
+    black_is_zero, white_is_zero = (struct.pack("<HHIH", 262, 3, 1, value) for value in (1, 0))
+    assert black_is_zero in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(black_is_zero, white_is_zero))
+    how = data.Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3)
+    assert set(how.pixels(data.open_photo(file)).flat) == {155}
+
+
 def write_rgb16(path, levels):
     """A PNG of three channels of 16 bits, which Pillow can't write."""
 
@@ -248,9 +257,9 @@ def test_a_picture_that_would_grow_beyond_memory_is_refused(tmp_path):
 
 def test_a_large_jpeg_is_decoded_at_a_part_of_its_size(tmp_path, monkeypatch):
     Image.fromarray(noise(64, 48)).save(file := tmp_path / "large.jpg")
-    monkeypatch.setattr(folders, "MOST_PIXELS", 64 * 48 // 4)
+    monkeypatch.setattr(folders, "MAX_PIXELS", 64 * 48 // 4)
     assert data.open_photo(file).size == (32, 24)
-    monkeypatch.setattr(folders, "MOST_PIXELS", 40)
+    monkeypatch.setattr(folders, "MAX_PIXELS", 40)
     with pytest.raises(ValueError, match="pixels: make it smaller first"):
         data.open_photo(file)
 

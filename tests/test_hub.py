@@ -1,5 +1,6 @@
 """Images that are read from the disk: shards of WebDataset and data sets of Hugging Face, by the library datasets."""
 
+import dataclasses
 import io
 import pickle
 import tarfile
@@ -132,8 +133,17 @@ def test_refuses(shards, refuses, change, words):
         data.load(str(shards), image_size=8)
 
 
-def test_refuses_what_is_for_images_in_memory(shards, refuses):
+def test_a_share_is_for_folders_of_images(shards, refuses):
     with refuses(ValueError, "test split of its own"):
         data.load(str(shards), test_share=0.2)
-    with refuses(ValueError, "read from the disk", "validation split"):
-        data.hold_out(data.load(str(shards), image_size=8), 0.5)
+
+
+def test_images_on_the_disk_are_held_out_as_those_in_memory_are(shards):
+    whole = data.load(str(shards), image_size=8)
+    images, labels = whole.train.batch(torch.arange(len(whole.train)))
+    in_memory = data.Images((255 * images).round().to(torch.uint8), labels)
+    ours, theirs = (data.hold_out(dataclasses.replace(whole, train=train), 0.5) for train in (whole.train, in_memory))
+    assert len(ours.train) + len(ours.test) == len(whole.train)
+    for one, other in ((ours.train, theirs.train), (ours.test, theirs.test)):
+        assert torch.equal(one.labels, other.labels)
+        torch.testing.assert_close(one.batch(torch.arange(len(one))), other.batch(torch.arange(len(other))))

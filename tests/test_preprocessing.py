@@ -75,6 +75,13 @@ def test_any_picture_goes_to_a_grey_model(mode):
     assert_close(GREY(white), torch.full((1, 1, 4, 6), (1 - 0.5) / 0.25))
 
 
+def test_a_picture_is_predicted_from_the_pixels_that_training_reads():
+    colours = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    picture = Image.fromarray(colours)
+    trained_on = torch.from_numpy(GREY.pixels(picture)).permute(2, 0, 1).float() / 255
+    assert torch.equal(GREY(picture), GREY(trained_on))
+
+
 def test_green_is_brighter_than_blue():
     blue, green, red = (float(GREY(Image.new("RGB", (6, 4), name)).mean()) for name in ("blue", "#00ff00", "red"))
     assert blue < red < green

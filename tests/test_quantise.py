@@ -1,7 +1,5 @@
 """Few bits by hand: against arithmetic on paper, torch's own kernels and ONNX Runtime's int8 layer."""
 
-from functools import partial
-
 import onnxruntime
 import pytest
 import torch
@@ -11,15 +9,13 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import nn
 from torch.nn import functional as F
 
-import vit_tutorial as vt
 from vit_tutorial.export import formats
 from vit_tutorial.export.quantise import (
     dequantise,
+    fake_quantise,
     integer_layers,
     integer_linear,
     quantise,
-    round_linear,
-    rounded,
     saturating_sums,
 )
 
@@ -57,7 +53,7 @@ def test_a_scale_for_each_row_keeps_small_rows():
 
 
 def test_zeros_and_one_sign_have_codes():
-    assert not rounded(torch.zeros(2, 3), per_row=True).any()
+    assert not fake_quantise(torch.zeros(2, 3), per_row=True).any()
     codes = quantise(torch.tensor([3.0, 5.0, 4.0]), 8, zero_point=True)
     assert codes.zero == 0
     torch.testing.assert_close(codes.scale, torch.tensor(5 / 255))
@@ -105,7 +101,7 @@ def test_a_layer_is_onnx_runtimes_exactly_or_in_16_bits(tmp_path):
     with formats._quiet():
         torch.onnx.export(layer, (x,), tmp_path / "a.onnx", dynamo=True, verbose=False, input_names=["x"])
         quantize_dynamic(tmp_path / "a.onnx", tmp_path / "b.onnx", weight_type=QuantType.QInt8)
-    assert len(formats.saturating(tmp_path / "b.onnx")) == 1
+    assert len(formats.saturating_weights(tmp_path / "b.onnx")) == 1
     (theirs,) = onnxruntime.InferenceSession(tmp_path / "b.onnx").run(None, {"x": x.numpy()})
     codes = quantise(x, zero_point=True), quantise(layer.weight)
     exact, in_16_bits = (integer_linear(*codes, layer.bias, saturate=saturate) for saturate in (False, True))
@@ -120,29 +116,11 @@ def test_integer_layers_give_the_product_of_the_rounded(saturate):
     x = torch.rand(2, 3, 7, 6)
     whole = integer_layers(model, per_row=True, saturate=saturate)
     convolution, _, linear = model
-    weights = (rounded(convolution.weight.flatten(1), per_row=True), rounded(linear.weight, per_row=True))
-    features = F.conv2d(rounded(x, zero_point=True), weights[0].view_as(convolution.weight), stride=2, padding=1)
-    expected = F.linear(rounded(features.flatten(1), zero_point=True), weights[1], linear.bias)
+    weights = (fake_quantise(convolution.weight.flatten(1), per_row=True), fake_quantise(linear.weight, per_row=True))
+    features = F.conv2d(fake_quantise(x, zero_point=True), weights[0].view_as(convolution.weight), stride=2, padding=1)
+    expected = F.linear(fake_quantise(features.flatten(1), zero_point=True), weights[1], linear.bias)
     assert torch.allclose(whole(x), expected, atol=1e-5) != saturate
     assert not torch.equal(model(x), whole(x))
-
-
-def test_a_model_is_copied_and_rounded():
-    torch.manual_seed(0)
-    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, dim=16, depth=2, num_heads=2, mlp_dim=32, num_classes=3))
-    nn.init.normal_(model.head.weight)
-    model.eval()
-    images = torch.randn(4, 3, 8, 8)
-    with torch.inference_mode():
-        before = model(images)
-        both = {"weights": partial(rounded, bits=4, per_row=True), "activations": partial(rounded, bits=4)}
-        for what in (["weights"], ["activations"], ["weights", "activations"]):
-            assert not torch.equal(round_linear(model, **{name: both[name] for name in what})(images), before)
-        fine = round_linear(model, weights=partial(rounded, bits=16), activations=partial(rounded, bits=16))
-        torch.testing.assert_close(fine(images), before, rtol=0, atol=1e-2)
-        assert torch.equal(model(images), before)
-    rounded_weight = round_linear(model, weights=lambda w: w.round()).blocks[1].attention.qkv.weight
-    assert torch.equal(rounded_weight, model.blocks[1].attention.qkv.weight.round())
 
 
 @pytest.mark.parametrize("bits", [1, 17])

@@ -20,7 +20,7 @@ import vit_tutorial as vt
 import vit_tutorial_cli as cli
 from vit_tutorial import ViTConfig, data, train
 from vit_tutorial.options.recipe import FINE_TUNING, FOLDER_RECIPE, RECIPES, Recipe
-from vit_tutorial.options.train import MODEL, Architecture
+from vit_tutorial.options.train import Architecture, ModelOptions
 from vit_tutorial.train import command as train_command
 from vit_tutorial.variants.modern import ARCHITECTURES
 
@@ -37,6 +37,11 @@ TINY = (
 
 def options(*words):
     return cli.train_options([*words, "--out", "x"])
+
+
+def new_model(*words):
+    chosen, _ = options(*words)
+    return train_command.new_model(chosen.model, data.spec_of(chosen.data).model, data.digits(), seed=0)
 
 
 @pytest.fixture
@@ -94,26 +99,27 @@ def test_each_field_of_the_recipe_is_an_option_with_its_docstring_as_help(capsys
 
 
 def test_the_options_of_the_model_are_the_config_s():
-    assert set(MODEL) <= {field.name for field in fields(ViTConfig)}
+    chosen = {field.name for field in fields(ModelOptions)} - {"size", "arch", "stem"}
+    assert chosen <= {field.name for field in fields(ViTConfig)}
     assert get_args(Architecture) == ("vit", *ARCHITECTURES)
 
 
 @pytest.mark.parametrize("arch", get_args(Architecture))
 def test_each_architecture_begins_as_its_data_set_s_model(arch):
-    model = train_command._from_scratch(options("--arch", arch)[0], data.digits(), seed=0)
+    model = new_model("--arch", arch)
     assert (model.config.dim, model.config.num_classes, model.config.image_size) == (64, 10, (8, 8))
     assert (type(model) is vt.ViT) == (arch == "vit")
 
 
 def test_a_folder_called_digits_starts_from_the_model_of_folders():
-    model = train_command._from_scratch(options("--data", "my/digits")[0], data.digits(), seed=0)
+    model = new_model("--data", "my/digits")
     assert model.config.dim == data.spec_of("my/digits").model.dim != 64
 
 
 def test_the_size_and_the_stem_of_a_model_from_scratch():
-    sized = train_command._from_scratch(options("--size", "Ti/4", "--depth", "5")[0], data.digits(), seed=0).config
+    sized = new_model("--size", "Ti/4", "--depth", "5").config
     assert (sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (192, 5, 3, 768)
-    model = train_command._from_scratch(options("--stem", "8x2,8x2")[0], data.digits(), seed=0)
+    model = new_model("--stem", "8x2,8x2")
     assert model.config.stem.layers == ((8, 3, 2), (8, 3, 2))
 
 

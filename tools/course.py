@@ -1,4 +1,4 @@
-"""A course folder of nbgrader's: its settings, its gradebook, its feedback.
+"""A submission's marks: run it in sandboxes, check its works, let nbgrader enter the result into a course folder.
 
 Nbgrader's own ``Execute`` would run students' code with the teacher's rights. :class:`FillIn` stands in its place, also
 for ``nbgrader autograde`` in the course folder, and for formgrader's button.
@@ -6,24 +6,31 @@ for ``nbgrader autograde`` in the course folder, and for formgrader's button.
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
+import re
 import shutil
 import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import sandbox
-from examine import fill_in, read_json
+from lessons import SOLUTIONS, write
 from nbformat import NotebookNode
+from nbgrader import api, dbutil
+from nbgrader.apps import NbGraderAPI
+from nbgrader.converters import Autograde
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from sandbox import GradingError, Kind, Limits
+from student_notebooks import as_plain, clean, is_check, name_of, one_line, without_hidden
+from traitlets.config import Config
 
-try:
-    from nbgrader import api, dbutil
-    from nbgrader.apps import NbGraderAPI
-    from nbgrader.converters import Autograde
-    from nbgrader.preprocessors import Execute, NbGraderPreprocessor
-    from traitlets.config import Config
-except ImportError as error:
-    raise SystemExit("nbgrader is missing: make grade installs it, or pip install -e .[teach]") from error
+CHECK = re.compile(r"assert checks\.check_(?P<name>\w+)\((?P<work>\w+)\)")
+PICTURE = re.compile(r"[\w+/=\s]{100,}", re.ASCII)  # in base64: nothing that ends an attribute of HTML
 
 SETTINGS = """import sys
 
@@ -43,19 +50,163 @@ c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
 """
 
 
+@dataclass(frozen=True)
+class Result:
+    """What a check found of a work."""
+
+    passed: bool = False
+    report: str = "There was nothing to check.\n"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a submission gave, as the course folder keeps it in graded/.
+
+    Args:
+        outputs: of each code cell.
+        checks: by the name of the check's cell.
+        notes: what the teacher should know.
+        problem: why it couldn't be graded, "" if it could.
+    """
+
+    outputs: list[list[NotebookNode]] = field(default_factory=list)
+    checks: dict[str, Result] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problem: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome | None:
+        """The outcome that a file holds; None without one."""
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            checks = {name: Result(**result) for name, result in values.pop("checks").items()}
+            return cls(**values, checks=checks)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Replace the file in one step."""
+        write(path, json.dumps(asdict(self)))
+
+
+# ---- Running and checking ----------------------------------------------------------------------------------------
+
+
+def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Outcome:
+    """Run a rebuilt notebook in a sandbox, and check its works in another; never raises for what a submission does."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    jobs = [_job(cell) for cell in code]
+    try:
+        answer = sandbox.run("execute_notebook.py", {"cells": jobs, "seconds": limits.cell_seconds}, kind, limits)
+    except sandbox.Stopped as stopped:
+        answer = {"problem": str(stopped)}
+    answer = answer if isinstance(answer, dict) else {}
+    works = answer.get("works") if isinstance(answer.get("works"), dict) else {}
+    outputs = answer.get("outputs") if isinstance(answer.get("outputs"), list) else []
+    checks, problem = _check_works(works, code, stem, kind, limits)
+    return Outcome(
+        outputs=[list(text_and_pictures(of_cell)) for of_cell in outputs[: len(code)]],
+        checks=checks,
+        problem=one_line(answer.get("problem") or problem, 300),
+    )
+
+
+def _job(cell: NotebookNode) -> dict[str, Any]:
+    """A cell as a sandbox runs it: of a check, which work is to be kept; of the table of marks, nothing."""
+    if is_check(cell) and (match := CHECK.search(cell.source)):
+        return {"source": "", "check": match.groupdict()}
+    return {"source": "" if is_check(cell) or name_of(cell) == "given-progress" else cell.source}
+
+
+def _check_works(
+    works: dict[str, Any], code: list[NotebookNode], stem: str, kind: Kind, limits: Limits
+) -> tuple[dict[str, Result], str]:
+    """The checks' results by their cells' names, and what went wrong; from a second sandbox."""
+    checks = {name_of(cell): CHECK.search(cell.source) for cell in code if is_check(cell)}
+    results = {name: Result() for name in checks}
+    reached = {name: match for name, match in checks.items() if match and isinstance(works.get(match["name"]), str)}
+    hidden, given = _source(stem)
+    message = {
+        "lesson": stem[:2],
+        "checks": [
+            {"check": match["name"], "work": match["work"], "pickle": works[match["name"]], "hidden": hidden[name]}
+            for name, match in reached.items()
+        ],
+        "given": given,
+        "seconds": limits.check_seconds,
+    }
+    try:
+        answer = sandbox.run("check_works.py", message, kind, limits)
+        checked = [Result(check["passed"] is True, clean(check["report"], 50_000)) for check in answer]
+    except sandbox.Stopped as stopped:
+        return results, str(stopped)
+    except (KeyError, TypeError):
+        return results, "what it answered can't be read"
+    return results | dict(zip(reached, checked, strict=False)), ""
+
+
+@functools.cache
+def _source(stem: str) -> tuple[dict[str, str], str]:
+    """Of an exercise's solved source the hidden tests by their cells' names, and the code that students are given."""
+    cells = [cell for cell in nbformat.read(SOLUTIONS / f"{stem}.ipynb", 4).cells if cell.cell_type == "code"]
+    hidden = {name_of(cell): without_hidden(cell.source)[1] for cell in cells}
+    given = [cell.source for cell in cells if name_of(cell).startswith("given") and "progress" not in cell.source]
+    return hidden, "\n".join(given) + "\n"
+
+
+def text_and_pictures(outputs: Any) -> Iterator[NotebookNode]:
+    """The texts and pictures among a cell's outputs. No HTML, which could run a script in the teacher's browser."""
+    for output in outputs[:100] if isinstance(outputs, list) else []:
+        kind = output.get("output_type") if isinstance(output, dict) else ""
+        if kind == "stream":
+            name = "stderr" if output.get("name") == "stderr" else "stdout"
+            yield nbformat.v4.new_output("stream", name=name, text=clean(output.get("text", ""), 100_000))
+        elif kind == "error":
+            lines = output.get("traceback")
+            traceback = [clean(line, 5_000) for line in lines[:60]] if isinstance(lines, list) else []
+            words = {key: clean(output.get(key, ""), 2_000) for key in ("ename", "evalue")}
+            yield nbformat.v4.new_output("error", traceback=traceback, **words)
+        elif kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
+            data = {"text/plain": clean(output["data"].get("text/plain", ""), 100_000)}
+            if PICTURE.fullmatch(str(output["data"].get("image/png"))):
+                data["image/png"] = str(output["data"]["image/png"])
+            # As display_data: nbgrader reads marks out of a check's execute_result.
+            yield nbformat.v4.new_output("display_data", data)
+
+
+def fill_in(notebook: NotebookNode, outcome: Outcome) -> None:
+    """Put the outputs into a notebook, as nbgrader reads marks from them: a check that isn't passed has an error."""
+    outputs = iter(nbformat.from_dict(outcome.outputs))
+    for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
+        cell.outputs, cell.execution_count = next(outputs, []), number + 1
+        if is_check(cell):
+            cell.source = without_hidden(cell.source)[0].strip()  # feedback would show them
+            result = outcome.checks.get(name_of(cell), Result(report=""))
+            cell.outputs = [] if result.passed else [out for out in cell.outputs if out["output_type"] == "error"]
+            cell.outputs += [nbformat.v4.new_output("stream", name="stdout", text=result.report)]
+            if not result.passed:
+                text = "not right yet"
+                cell.outputs += [nbformat.v4.new_output("error", ename="Check", evalue=text, traceback=[text])]
+    if outcome.problem:
+        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(as_plain(f"What went wrong: {outcome.problem}")))
+
+
+# ---- Nbgrader ----------------------------------------------------------------------------------------------------
+
+
 class FillIn(NbGraderPreprocessor):  # type: ignore[misc]
     """Runs nothing: fills in what a notebook gave in the sandbox, when ``make grade`` ran it."""
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        of = resources["nbgrader"]
-        outcome = read_json(outcome_of(Path.cwd(), of["student"], of["assignment"]))
-        if "checks" not in outcome:
+        names = resources["nbgrader"]
+        outcome = Outcome.read(outcome_path(Path.cwd(), names["student"], names["assignment"]))
+        if outcome is None:
             raise RuntimeError("it hasn't been run in a sandbox yet: make grade does that")
         fill_in(nb, outcome)
         return nb, resources
 
 
-def outcome_of(course: Path, student: str, stem: str) -> Path:
+def outcome_path(course: Path, student: str, stem: str) -> Path:
     """Where ``make grade`` keeps what a submission gave."""
     return course / "graded" / student / f"{stem}.json"
 
@@ -97,7 +248,7 @@ class Course:
         """Let nbgrader make the students' copy of a solved source, if it has changed.
 
         Raises:
-            SystemExit: nbgrader refuses.
+            GradingError: nbgrader refuses.
         """
         target = self.folder / "source" / source.stem / source.name
         release = self.folder / "release" / source.stem / source.name
@@ -107,34 +258,31 @@ class Course:
             done = self.nbgrader.generate_assignment(source.stem, force=True, create=True)
             if not done["success"]:
                 target.unlink()
-                raise SystemExit(f"nbgrader can't make {source.stem}:\n{done['log']}")
+                raise GradingError(f"nbgrader can't make {source.stem}:\n{done['log']}")
         return release
 
     def enter(self, student: str, stem: str, autograde: bool) -> str:
         """Let nbgrader enter a submission's marks and write its feedback; what went wrong, "" for nothing."""
-        if autograde:
-            done = self.nbgrader.autograde(stem, student)
+        steps = [self.nbgrader.autograde] if autograde else []
+        for step in [*steps, self.nbgrader.generate_feedback]:
+            done = step(stem, student)
             if not done["success"]:
-                return _said(done)
-        done = self.nbgrader.generate_feedback(stem, student)
-        return "" if done["success"] else _said(done)
+                reason = done.get("error") or done.get("log") or ""
+                return f"nbgrader can't grade it: {' '.join(reason.split())[-300:]}"
+        return ""
 
     def marks(self, student: str, stem: str) -> dict[str, Any]:
         """A submission's row: marks, of how many, how many wait for a hand, hours late, and each check's marks."""
         with self.gradebook as book:
-            most = float(book.find_assignment(stem).max_score)
+            max_score = float(book.find_assignment(stem).max_score)
             try:
                 submission = book.find_submission(stem, student)
             except api.MissingEntry:
-                return {"marks": 0.0, "of": most, "by hand": 0, "hours late": 0.0}
+                return {"marks": 0.0, "of": max_score, "by hand": 0, "hours late": 0.0}
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             return {
                 "marks": float(submission.score),
-                "of": most,
+                "of": max_score,
                 "by hand": sum(bool(grade.needs_manual_grade) for grade in grades),
                 "hours late": round(submission.total_seconds_late / 3600, 1),
             } | {grade.name: grade.score for grade in grades}
-
-
-def _said(done: dict[str, str]) -> str:
-    return "nbgrader can't grade it: " + " ".join((done.get("error") or done.get("log") or "").split())[-300:]

@@ -23,13 +23,13 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-MOST_OUTPUTS, MOST_CHARACTERS = 100, 3_000_000  # of one cell
+MAX_OUTPUTS, MAX_CHARACTERS = 100, 3_000_000  # of one cell
 WORKS = Path("works")
 SAVE = "__import__('execute_notebook').save_work({name!r}, {work})"
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Takes a function of the notebook along with its cache, which cloudpickle takes for an imported one."""
+    """Pickles a function of the notebook that has a cache, which cloudpickle mistakes for an imported one."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, functools._lru_cache_wrapper):
@@ -53,7 +53,7 @@ class _Client(NotebookClient):
 
     def output(self, outs: Any, msg: Any, display_id: Any, cell_index: int) -> Any:
         size = sum(len(str(output.get("text", output.get("data")))) for output in outs)
-        if len(outs) < MOST_OUTPUTS and size < MOST_CHARACTERS:
+        if len(outs) < MAX_OUTPUTS and size < MAX_CHARACTERS:
             return super().output(outs, msg, display_id, cell_index)
         return None
 
@@ -61,8 +61,8 @@ class _Client(NotebookClient):
         timed_out = execute_reply["content"].get("ename") == "CellTimeoutError"
         self.unanswered = self.unanswered + 1 if timed_out else 0
         if timed_out:
-            said = f"this cell took more than {self.timeout} seconds"
-            error = {"ename": "Timeout", "evalue": said, "traceback": [said]}
+            text = f"this cell took more than {self.timeout} seconds"
+            error = {"ename": "Timeout", "evalue": text, "traceback": [text]}
             cell.outputs.append(nbformat.v4.new_output("error", **error))
         if self.unanswered == 2:
             raise DeadKernelError("two cells running did not end")
@@ -76,14 +76,14 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
             for cell in cells
         ]
     )
-    timeout = {"content": {"status": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []}}
+    timeout = {"status": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []}
     client = _Client(
         notebook,
         timeout=seconds,
         kernel_name="python3",
         allow_errors=True,
         interrupt_on_timeout=True,
-        error_on_timeout=timeout["content"],
+        error_on_timeout=timeout,
         record_timing=False,
         coalesce_streams=True,
         store_widget_state=False,
@@ -103,10 +103,10 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
 
 def limit(message: dict[str, Any]) -> None:
     """Set limits for this process and those that it starts; nobody can raise them again."""
-    wanted = {resource.RLIMIT_FSIZE: message["file_bytes"], resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 512}
+    limits = {resource.RLIMIT_FSIZE: message["file_bytes"], resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 512}
     if message["processes"]:
-        wanted[resource.RLIMIT_NPROC] = message["processes"]
-    for kind, value in wanted.items():
+        limits[resource.RLIMIT_NPROC] = message["processes"]
+    for kind, value in limits.items():
         resource.setrlimit(kind, (value, value))
 
 

@@ -4,6 +4,8 @@ python tools/lessons.py run               every lesson: name, seconds, ok or the
 python tools/lessons.py run 01 03         those whose names begin so
 python tools/lessons.py refresh 01        run it, and write the outputs into the notebook if every cell passed
 python tools/lessons.py minutes           how long each lesson takes to read
+
+With --solutions it is about the exercises' solved sources instead.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+SOLUTIONS, EXERCISES = NOTEBOOKS / "solutions", NOTEBOOKS / "exercises"
 SECONDS_PER_CELL = 300
 FOLDED = "hide-input"  # the author's tag for a cell whose source is folded
 METADATA = {
@@ -31,11 +34,15 @@ WORD = re.compile(r"[^\W_][\w'’.,/-]*")
 
 
 def find(names: list[str], folder: Path = NOTEBOOKS) -> list[Path]:
-    """The lessons whose file names begin with one of ``names``; all lessons if there are no names."""
+    """The notebooks of ``folder`` whose file names begin with one of ``names``; all if there are no names.
+
+    Raises:
+        ValueError: none begins with one of the names.
+    """
     lessons = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     for name in names:
         if not any(path.name.startswith(name) for path in lessons):
-            raise SystemExit(f"no lesson begins with {name}: there are {', '.join(path.stem for path in lessons)}")
+            raise ValueError(f"no lesson begins with {name}: there are {', '.join(path.stem for path in lessons)}")
     return [path for path in lessons if not names or path.name.startswith(tuple(names))]
 
 
@@ -99,9 +106,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "refresh", "minutes"))
     parser.add_argument("lessons", nargs="*", help="beginnings of file names, as in 01; none means all")
+    parser.add_argument("--solutions", action="store_const", const=SOLUTIONS, default=NOTEBOOKS, dest="folder")
     arguments = parser.parse_args()
+    try:
+        paths = find(arguments.lessons, arguments.folder)
+    except ValueError as error:
+        parser.error(str(error))
     failures = 0
-    for path in find(arguments.lessons):
+    for path in paths:
         if arguments.command == "minutes":
             print(f"{path.stem:<28}{minutes(nbformat.read(path, as_version=4)):4.0f} minutes")
             continue

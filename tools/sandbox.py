@@ -2,7 +2,7 @@
 
 The program finds Python with its packages and the package vit_tutorial, all read-only, and an empty folder in memory.
 It finds no network, no home folder, no other submission, no gradebook, no solution, none of the teacher's environment.
-One JSON text goes in, one comes out. What takes too much time, memory or disk is ended, with all its processes.
+One JSON text goes in, one comes out. What needs too much time, memory or disk is ended, with all its processes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import psutil
 
 TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "vit_tutorial"
 PROGRAMS = ("execute_notebook.py", "check_works.py")  # of tools/; nothing else of it goes into a sandbox
-KINDS = ("bwrap", "podman", "docker", "none")
+Kind = Literal["bwrap", "podman", "docker", "none"]
 IMAGE = "vit_tutorial-grading"
 SCRATCH = "/scratch"
 MB = 1_000_000
 LEAST_FREE = 300 * MB  # of the machine's memory
-MACHINE_FULL = "this machine's memory ran out"  # others may have taken it: it is tried again by itself
+MACHINE_FULL = "this machine's memory ran out"  # others may hold it: the submission is tried again by itself
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Limits:
         memory: bytes of all its processes together.
         processes: at a time, threads included.
         disk: bytes of each of its folders.
-        answer: bytes of what comes out; read as JSON they take 25 times as much memory.
+        answer: bytes of what comes out; read as JSON they need 25 times as much memory.
     """
 
     cell_seconds: int = 60
@@ -58,30 +58,26 @@ class Limits:
     answer: int = 8 * MB
 
 
+class GradingError(Exception):
+    """Grading can't begin; the message says why, and how to go on."""
+
+
 class Stopped(Exception):
     """A program that was ended, or ended itself; the message says why."""
 
 
-def choose(wanted: str) -> str:
-    """The sandbox to use: ``wanted``, or bubblewrap.
-
-    Raises:
-        SystemExit: it isn't there; the message says how to go on.
-    """
-    if wanted == "none":
-        return wanted
-    kind = wanted or "bwrap"
-    if kind not in KINDS:
-        raise SystemExit(f"SANDBOX={wanted} is not known: take one of {', '.join(KINDS)}")
+def check_kind(kind: Kind) -> None:
+    """Raise a GradingError, which says how to go on, if the sandbox isn't there."""
+    if kind == "none":
+        return
     if not shutil.which(kind):
-        raise SystemExit(f"Submissions are programs, and run in a sandbox; but {kind} is not installed.\n{WAYS_OUT}")
+        raise GradingError(f"Submissions are programs, and run in a sandbox; but {kind} is not installed.\n{WAYS_OUT}")
     if kind == "bwrap":
-        tried = subprocess.run([*bwrap(Limits()), "true"], capture_output=True, text=True, timeout=20, env=_path())
-        if tried.returncode:
-            raise SystemExit(f"bubblewrap can't make a sandbox here: {tried.stderr.strip()}\n{WAYS_OUT}")
+        trial = subprocess.run([*bwrap(Limits()), "true"], capture_output=True, text=True, timeout=20, env=_path())
+        if trial.returncode:
+            raise GradingError(f"bubblewrap can't make a sandbox here: {trial.stderr.strip()}\n{WAYS_OUT}")
     elif subprocess.run([kind, "image", "inspect", IMAGE], capture_output=True).returncode:
-        raise SystemExit(f"There is no image {IMAGE} yet: {kind} build -t {IMAGE} -f tools/grading.Dockerfile .")
-    return kind
+        raise GradingError(f"There is no image {IMAGE} yet: {kind} build -t {IMAGE} -f tools/grading.Dockerfile .")
 
 
 WAYS_OUT = """\
@@ -136,19 +132,19 @@ SYSTEM += [Path(f"/etc/{name}") for name in ("ld.so.cache", "ld.so.conf", "ld.so
 def _python() -> list[Path]:
     """The interpreter's folders of programs and packages, where they lie outside of /usr."""
     prefixes = dict.fromkeys([sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent.parent)])
-    found = [Path(prefix) / part for prefix in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
-    return [path for path in found if Path("/usr") not in path.parents]
+    paths = [Path(prefix) / part for prefix in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    return [path for path in paths if Path("/usr") not in path.parents]
 
 
-def refuse_visible(folders: list[Path]) -> None:
-    """Raise SystemExit if a folder lies in one that every sandbox sees."""
+def check_invisible(folders: list[Path]) -> None:
+    """Raise a GradingError if a folder lies in one that every sandbox sees."""
     for folder in folders:
-        for seen in (*SYSTEM, *_python(), PACKAGE):
-            if seen in folder.resolve().parents:
-                raise SystemExit(f"{folder} lies in {seen}, which every submission can read: put it elsewhere")
+        for visible in (*SYSTEM, *_python(), PACKAGE):
+            if visible in folder.resolve().parents:
+                raise GradingError(f"{folder} lies in {visible}, which every submission can read: put it elsewhere")
 
 
-def container(kind: str, limits: Limits, name: str) -> list[str]:
+def container(kind: Kind, limits: Limits, name: str) -> list[str]:
     """The beginning of a command line that runs the rest of it in a container."""
     inside, size = Path("/course"), f"size={limits.disk},mode=1777"
     memory = str(limits.memory)
@@ -168,7 +164,7 @@ def container(kind: str, limits: Limits, name: str) -> list[str]:
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 
-def run(program: str, message: dict[str, Any], kind: str, limits: Limits) -> Any:
+def run(program: str, message: dict[str, Any], kind: Kind, limits: Limits) -> Any:
     """What one of :data:`PROGRAMS` answers to a message: JSON in, JSON out. The answer may be forged: trust nothing.
 
     Raises:
@@ -176,11 +172,11 @@ def run(program: str, message: dict[str, Any], kind: str, limits: Limits) -> Any
     """
     name = f"vit-{uuid.uuid4().hex[:12]}"
     message = message | {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
-        given.write(json.dumps(message).encode())
-        given.seek(0)
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as out:
+        request.write(json.dumps(message).encode())
+        request.seek(0)
         with _control_group(name, kind, limits) as joining:
-            process = _start(joining + _command(program, kind, limits, name), given, out, kind, scratch)
+            process = _start(joining + _command(program, kind, limits, name), request, out, kind, scratch)
             try:
                 _wait(process, out, limits)
             finally:
@@ -192,7 +188,7 @@ def run(program: str, message: dict[str, Any], kind: str, limits: Limits) -> Any
             raise Stopped("the notebook's process ended itself, or what it answered can't be read") from None
 
 
-def _command(program: str, kind: str, limits: Limits, name: str) -> list[str]:
+def _command(program: str, kind: Kind, limits: Limits, name: str) -> list[str]:
     if kind == "bwrap":
         return [*bwrap(limits), sys.executable, str(TOOLS / program)]
     if kind == "none":
@@ -200,7 +196,7 @@ def _command(program: str, kind: str, limits: Limits, name: str) -> list[str]:
     return [*container(kind, limits, name), "python", f"/course/tools/{program}"]
 
 
-def _start(command: list[str], given: IO[bytes], out: IO[bytes], kind: str, scratch: str) -> subprocess.Popen[bytes]:
+def _start(command: list[str], request: IO[bytes], out: IO[bytes], kind: Kind, scratch: str) -> subprocess.Popen[bytes]:
     variables = dict(os.environ)
     if kind == "bwrap":
         variables = _path()
@@ -208,7 +204,7 @@ def _start(command: list[str], given: IO[bytes], out: IO[bytes], kind: str, scra
         variables = {key: value.replace(SCRATCH, scratch) for key, value in environment(TOOLS.parent).items()}
     return subprocess.Popen(
         command,
-        stdin=given,
+        stdin=request,
         stdout=out,
         stderr=subprocess.DEVNULL,
         env=variables,
@@ -223,10 +219,10 @@ def _path() -> dict[str, str]:
 
 
 def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> None:
-    """Wait for the end of a process, and look at what its tree takes several times a second."""
-    began = time.monotonic()
+    """Wait for the end of a process, and measure its tree several times a second."""
+    start = time.monotonic()
     while process.poll() is None:
-        if time.monotonic() - began > limits.total_seconds:
+        if time.monotonic() - start > limits.total_seconds:
             raise Stopped(f"the notebook took more than {limits.total_seconds} seconds")
         if os.fstat(out.fileno()).st_size > limits.answer:
             raise Stopped(f"more than {limits.answer // MB} MB of output")
@@ -240,15 +236,15 @@ def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> N
 
 def _memory(number: int) -> int:
     """Bytes that a tree of processes holds; what they share is counted by each."""
-    held = 0
+    total = 0
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(number).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                held += process.memory_info().rss
-    return held
+                total += process.memory_info().rss
+    return total
 
 
-def _end(process: subprocess.Popen[bytes], kind: str, name: str) -> None:
+def _end(process: subprocess.Popen[bytes], kind: Kind, name: str) -> None:
     """End a process and its tree. The first process of bubblewrap's dies with it, and the kernel ends all others."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -258,23 +254,23 @@ def _end(process: subprocess.Popen[bytes], kind: str, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _control_group(name: str, kind: str, limits: Limits) -> Iterator[list[str]]:
+def _control_group(name: str, kind: Kind, limits: Limits) -> Iterator[list[str]]:
     """For root, whom no limit of processes binds: a group of the kernel's, and the command that joins it."""
-    wanted = {"pids.max": limits.processes, "memory.max": limits.memory, "memory.limit_in_bytes": limits.memory}
+    values = {"pids.max": limits.processes, "memory.max": limits.memory, "memory.limit_in_bytes": limits.memory}
     groups = [Path(base) / name for base in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup")]
-    made = []
+    joined = []
     for group in groups if kind == "bwrap" and os.getuid() == 0 else []:
         with contextlib.suppress(OSError):  # versions 1 and 2 of control groups have different ones
             group.mkdir()
-            made.append(group)
-        for file in wanted:
+            joined.append(group)
+        for file, value in values.items():
             if (group / file).exists():
-                (group / file).write_text(str(wanted[file]), "utf-8")
-    joins = [f"echo $$ > {group}/cgroup.procs" for group in made if (group / "cgroup.procs").exists()]
+                (group / file).write_text(str(value), "utf-8")
+    joins = [f"echo $$ > {group}/cgroup.procs" for group in joined if (group / "cgroup.procs").exists()]
     try:
         yield ["sh", "-c", " && ".join([*joins, 'exec "$0" "$@"'])] if joins else []
     finally:
-        for group in made:
+        for group in joined:
             _remove(group)
 
 

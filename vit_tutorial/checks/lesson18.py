@@ -18,7 +18,7 @@ from vit_tutorial.checks.engine import (
 )
 from vit_tutorial.export import quantise
 
-_PACKAGE = (quantise.quantise, quantise.dequantise, quantise.rounded, quantise.integer_linear)
+_PACKAGE = (quantise.quantise, quantise.dequantise, quantise.fake_quantise, quantise.integer_linear)
 _PENCIL = "2 · int8, with a pencil"
 _BITS = "3 · What few bits cost"
 _LIBRARY = "4 · The byte that saturates"

@@ -15,16 +15,17 @@ import numpy as np
 import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data.extras import counted, first_of, printable
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, check_levels, from_scratch
+from vit_tutorial.data.text import counted, first_of, printable
 from vit_tutorial.patches import Size
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 
 RAW = (".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2")  # Pillow may read their preview, a few pixels
-MOST_PIXELS = 2**26  # of one decoded picture: 200 MB as RGB
+MAX_PIXELS = 2**26  # of one decoded picture: 200 MB as RGB
+PHOTOMETRIC, BITS = 262, 258  # tags of a TIFF
 THREADS = min(os.cpu_count() or 1, 8)  # that read pictures; each may hold a whole one
 Files = dict[str, list[Path]]  # of each class
 
@@ -47,10 +48,10 @@ def images_in(folder: Path) -> list[Path]:
 def open_photo(path: str | Path) -> PILImage.Image:
     """An image file, turned upright as its EXIF data say.
 
-    A JPEG of more than :data:`MOST_PIXELS` pixels is decoded at a half, a quarter or an eighth of its size.
+    A JPEG of more than :data:`MAX_PIXELS` pixels is decoded at a half, a quarter or an eighth of its size.
 
     Raises:
-        ValueError: the file was not found, is not an image, is damaged, or has more than :data:`MOST_PIXELS` pixels:
+        ValueError: the file was not found, is not an image, is damaged, or has more than :data:`MAX_PIXELS` pixels:
             names the file.
     """
     name = printable(str(path))
@@ -73,7 +74,7 @@ def decoded(file: str | Path | io.BytesIO, name: str) -> PILImage.Image:
             if sixteen_bits and opened.mode in ("RGB", "RGBA", "LA"):
                 check_levels(int(np.asarray(opened.convert("RGB")).max()) << 8)
             ImageOps.exif_transpose(opened, in_place=True)
-            return opened
+            return _positive(opened)
     except FileNotFoundError:
         raise ValueError(f"{name} was not found") from None
     except PermissionError as error:
@@ -84,14 +85,24 @@ def decoded(file: str | Path | io.BytesIO, name: str) -> PILImage.Image:
         raise ValueError(f"{name} can't be read as an image ({' '.join(str(error).split())})") from error
 
 
+def _positive(opened: PILImage.Image) -> PILImage.Image:
+    """The picture with 0 as black. Of a grey TIFF of 16 bits, Pillow ignores the tag that says that 0 is white."""
+    from PIL import Image
+
+    tags = getattr(opened, "tag_v2", {})
+    if opened.mode.startswith("I;16") and tags.get(PHOTOMETRIC) == 0 and tags.get(BITS) == (16,):
+        return Image.fromarray(65535 - np.asarray(opened).astype(np.uint16))
+    return opened
+
+
 def _fit_into_memory(opened: PILImage.Image) -> None:
     """Read a large JPEG smaller; raise a ValueError for another large picture."""
     width, height = opened.size
     factor = 1
-    while opened.format == "JPEG" and width * height > factor**2 * MOST_PIXELS and factor < 8:
+    while opened.format == "JPEG" and width * height > factor**2 * MAX_PIXELS and factor < 8:
         factor *= 2
-    if width * height > factor**2 * MOST_PIXELS:
-        raise ValueError(f"more than {MOST_PIXELS // 10**6} million pixels: make it smaller first")
+    if width * height > factor**2 * MAX_PIXELS:
+        raise ValueError(f"more than {MAX_PIXELS // 10**6} million pixels: make it smaller first")
     if factor > 1:
         opened.draft("RGB", (width // factor, height // factor))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -34,8 +34,23 @@ class Rows(Dataset[tuple[Tensor, int]]):
     def __init__(self, rows: datasets.Dataset, image: str, label: str, preprocess: Preprocessing, name: str) -> None:
         self.rows, self.image, self.label, self.preprocess, self.name = rows, image, label, preprocess, name
 
+    @property
+    def labels(self) -> Tensor:
+        """(N,), int64; -1 where there is none."""
+        return torch.tensor([-1 if label is None else label for label in self.rows[self.label]])
+
     def __len__(self) -> int:
         return len(self.rows)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Many items at once: images (B, C, H, W) float32 in [0, 1], labels (B,) int64."""
+        images, labels = zip(*(self[place] for place in index.tolist()), strict=True)
+        return torch.stack(images), torch.tensor(labels)
+
+    def part(self, chosen: Tensor) -> Rows:
+        """The images where ``chosen``, (N,) bool, is True, in their order."""
+        rows = self.rows.select(chosen.nonzero().flatten().tolist())
+        return Rows(rows, self.image, self.label, self.preprocess, self.name)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         pixels, label = self.pixels(index)
@@ -51,13 +66,13 @@ class Rows(Dataset[tuple[Tensor, int]]):
         return torch.from_numpy(picture).permute(2, 0, 1), int(row[self.label])
 
 
-def on_disk(name: str) -> bool:
-    """Whether :func:`load` reads it: ``hf://owner/name``, or a folder with shards called ``train*.tar``."""
+def is_streamed(name: str) -> bool:
+    """Whether :func:`from_disk` reads it: ``hf://owner/name``, or a folder with shards called ``train*.tar``."""
     return name.startswith(HUB) or any(Path(name).glob("train*.tar"))
 
 
-def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = None) -> Data:
-    """The data set of :func:`on_disk`.
+def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | None = None) -> Data:
+    """A data set that stays on the disk.
 
     Args:
         name: a folder with ``train*.tar``, ``test*.tar`` (or ``val*.tar``) and classes.txt, a name per line; a sample
@@ -80,15 +95,29 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
     )
     to_input = preprocess or from_scratch(image_size or 64)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
-    columns = [image, label]
-    train, test = (rows.select_columns(columns).cast_column(image, datasets.Image(decode=False)) for rows in splits)
-    digest = f"{train._fingerprint} {test._fingerprint}"
-    train = Rows(train, image, label, to_input, f"{short}, train")
-    test = Rows(test, image, label, to_input, f"{short}, test")
+    columns, as_bytes = [image, label], datasets.Image(decode=False)
+    train, test = (
+        Rows(rows.select_columns(columns).cast_column(image, as_bytes), image, label, to_input, f"{short}, {split}")
+        for rows, split in zip(splits, ("train", "test"), strict=True)
+    )
     mean, std = (preprocess.mean, preprocess.std) if preprocess else _statistics(train)
-    # Rows have what training asks of Images: a length and items.
-    ours = cast(Images, train), cast(Images, test)
-    return Data(short, *ours, classes, to_input.image_size, len(mean), mean, std, preprocess=preprocess, digest=digest)
+    return Data(
+        short,
+        train,
+        test,
+        classes,
+        to_input.image_size,
+        len(mean),
+        mean,
+        std,
+        preprocess=preprocess,
+        digest=f"{_digest(splits[0])}; {_digest(splits[1])}",
+    )
+
+
+def _digest(rows: datasets.Dataset) -> str:
+    """How many rows a split has, and how many bytes they are."""
+    return f"{len(rows)} rows of {rows.info.splits[str(rows.split)].num_bytes} bytes"
 
 
 Splits = tuple["datasets.Dataset", "datasets.Dataset"]

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vit_tutorial.data.extras import counted
 from vit_tutorial.data.preprocessing import Preprocessing
+from vit_tutorial.data.text import counted
 from vit_tutorial.options.recipe import STRONG
 
 Split = Literal["train", "test"]
+
+
+class LabelledImages(Protocol):
+    """A split, in memory or on the disk: its images (C, H, W), float32 in [0, 1], and their labels."""
+
+    @property
+    def labels(self) -> Tensor: ...  # (N,), int64
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]: ...
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]: ...  # of n places: (n, C, H, W), (n,)
+
+    def part(self, chosen: Tensor) -> LabelledImages: ...  # the images where (N,) bool is True
 
 
 class Images(Dataset[tuple[Tensor, int]]):
@@ -51,8 +66,8 @@ class Data:
     """A data set: its two splits, and what a model and its normalisation need to know, (x - mean) / std."""
 
     name: str
-    train: Images
-    test: Images
+    train: LabelledImages
+    test: LabelledImages
     classes: tuple[str, ...]
     image_size: tuple[int, int]  # (H, W)
     in_channels: int
@@ -92,8 +107,6 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
     Raises:
         ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
     """
-    if not isinstance(data.train, Images):
-        raise ValueError("images read from the disk can't be held out: give the data set a validation split")
     if not 0 < share < 1:
         raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
     labels, random = data.train.labels, np.random.RandomState(seed)

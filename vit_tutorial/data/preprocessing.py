@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CropMode = float | Literal["center", "none"]
 Corner = Literal["rounded", "floored"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
-MOST_RESIZED = 2**24  # pixels of a picture before its center is cropped: 50 MB
+MAX_RESIZED = 2**24  # pixels of a picture before its center is cropped: 50 MB
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
 
@@ -25,14 +25,10 @@ class Statistics(Protocol):
     """What images are normalised by, a number per channel: a data set's, or a checkpoint's preprocessing."""
 
     @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean of each channel, in [0, 1]."""
-        ...
+    def mean(self) -> tuple[float, ...]: ...  # in [0, 1]
 
     @property
-    def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel."""
-        ...
+    def std(self) -> tuple[float, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -103,9 +99,7 @@ class Preprocessing:
 
         C = len(self.mean)
         if isinstance(images, Image.Image):
-            pixels = self._resized(to_rgb(images))  # (H, W, 3)
-            images = torch.from_numpy(pixels).permute(2, 0, 1).float() / 255  # (3, H, W)
-            images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
+            images = torch.from_numpy(self.pixels(images)).permute(2, 0, 1).float() / 255  # (C, H, W)
         if not isinstance(images, Tensor) or not images.is_floating_point():
             kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
             raise TypeError(f"images must be a PIL image or a floating-point tensor in [0, 1], got {kind}")
@@ -153,7 +147,7 @@ class Preprocessing:
         elif not self.squash:
             scale = max(height / picture.height, width / picture.width)
             height, width = round(picture.height * scale), round(picture.width * scale)
-        if height * width > max(MOST_RESIZED, 16 * H * W):
+        if height * width > max(MAX_RESIZED, 16 * H * W):
             raise ValueError(
                 f"{picture.width} x {picture.height} pixels would be resized to {width} x {height}: crop it first"
             )

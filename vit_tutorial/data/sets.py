@@ -30,14 +30,12 @@ class DatasetSpec:
     """All that the package knows about a data set before it reads an image.
 
     Args:
-        load: the folder that downloads go to -> the data.
         model: what a run starts from. Image size and classes of a folder follow from its images.
         recipe: how a run trains; its ``augment`` is the data set's own augmentation.
         mean: of each channel over the training images, in [0, 1]; None: measured.
         std: standard deviation, likewise.
     """
 
-    load: Callable[[Path], Data]
     model: ViTConfig
     recipe: Recipe
     mean: tuple[float, ...] | None = None
@@ -63,7 +61,7 @@ def load(
 
     Args:
         name: a name in :data:`DATASETS`, the path of a folder of images (see :func:`image_folder`) or of shards, or
-            ``hf://owner/name`` (see :func:`vit_tutorial.data.hub.load`).
+            ``hf://owner/name`` (see :func:`vit_tutorial.data.hub.from_disk`).
         root: the folder that downloads go to.
         image_size: of a folder's images, H = W or (H, W), in pixels; 64 if not given. The others have their own.
         test_share: of a folder of classes without splits (see :func:`image_folder`).
@@ -74,11 +72,11 @@ def load(
             or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
-    on_disk = hub.on_disk(name)
+    on_disk = hub.is_streamed(name)
     if test_share is not None and (on_disk or name in DATASETS):
         raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
     if on_disk:
-        return hub.load(name, image_size, preprocess)
+        return hub.from_disk(name, image_size, preprocess)
     if name not in DATASETS:
         if not name or not Path(name).is_dir():  # Path("") is this folder
             known = ", ".join(DATASETS)
@@ -88,7 +86,7 @@ def load(
         if preprocess is not None:
             return image_folder(name, None, test_share, preprocess=preprocess)
         return image_folder(name, 64 if image_size is None else image_size, test_share)
-    data = DATASETS[name].load(Path(root))
+    data = LOADERS[name](Path(root))
     if image_size is not None and as_pair(image_size, "image_size") != data.image_size:
         raise ValueError(f"{name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
     if preprocess is None:
@@ -185,7 +183,6 @@ def augmentation(what: str | Augmentation | ImageChange, data: Data) -> Augmenta
 # measured.
 DATASETS: dict[str, DatasetSpec] = {
     "digits": DatasetSpec(
-        load=lambda root: digits(),
         mean=(0.3054,),
         std=(0.3761,),
         model=ViTConfig(
@@ -194,14 +191,12 @@ DATASETS: dict[str, DatasetSpec] = {
         recipe=RECIPES["digits"],
     ),
     "shapes": DatasetSpec(
-        load=lambda root: shapes(),
         mean=(0.2953, 0.2871, 0.2654),
         std=(0.1935, 0.1678, 0.1620),
         model=ViTConfig(image_size=64, patch_size=8, num_classes=8, dim=64, depth=4, num_heads=4, mlp_dim=128),
         recipe=RECIPES["shapes"],
     ),
     "cifar10": DatasetSpec(
-        load=lambda root: cifar10(root),
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
         model=ViTConfig(
@@ -210,9 +205,13 @@ DATASETS: dict[str, DatasetSpec] = {
         recipe=RECIPES["cifar10"],
     ),
 }
+LOADERS: dict[str, Callable[[Path], Data]] = {  # the folder that downloads go to -> the data
+    "digits": lambda root: digits(),
+    "shapes": lambda root: shapes(),
+    "cifar10": cifar10,
+}
 # Your own images: image size and classes are theirs, and their mean and standard deviation are measured.
 FOLDER = DatasetSpec(
-    load=lambda root: image_folder(root, 64),
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=FOLDER_RECIPE,
 )

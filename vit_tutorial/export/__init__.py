@@ -4,6 +4,6 @@
 ``vit-tutorial export``, which compares a file with the model before it keeps it.
 """
 
-from vit_tutorial.export.formats import onnx, pt2, run, saturating
+from vit_tutorial.export.formats import onnx, pt2, run, saturating_weights
 
-__all__ = ["onnx", "pt2", "run", "saturating"]
+__all__ = ["onnx", "pt2", "run", "saturating_weights"]

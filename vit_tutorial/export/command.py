@@ -54,15 +54,15 @@ def export(trained: Trained, out: Path, *, int8: bool = False) -> str:
             formats.onnx(trained, path, int8=int8)
         logits = formats.run(path, images)
         content = path.read_bytes()
-        saturating = formats.saturating(path) if int8 else []
+        unsafe = formats.saturating_weights(path) if int8 else []
     difference = float((logits - expected).abs().max() / expected.abs().max())
     same = int((logits.argmax(dim=1) == expected.argmax(dim=1)).sum())
     found = f"the most likely class is the same for {same} of {len(images)} photographs, and logits differ by at most "
     found += f"{difference:.1g} of the largest"
     if same < FEW * len(images) if int8 else not difference <= FAR:
         raise ValueError(f"{out} was not written, because it doesn't agree with the model: {found}")
-    if saturating:
-        raise ValueError(f"{out} was not written: {saturating[0]} saturates on processors without VNNI")
+    if unsafe:
+        raise ValueError(f"{out} was not written: {unsafe[0]} saturates on processors without VNNI")
     write(out, content)
     return f"{out}: {len(content) / 1e6:.1f} MB; {found}"
 

@@ -26,7 +26,7 @@ from vit_tutorial.vit import ViT
 from vit_tutorial.weights import Trained
 
 MODELS = (ViT, HybridViT, ModernViT)  # and no subclass: its forward may be another one
-ONNX_SINCE = "2.9"  # of torch: 2.6's exporter fails
+ONNX_SINCE = "2.9"  # of torch: with 2.6 the exporter fails; 2.7 and 2.8 weren't tried
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 
@@ -48,7 +48,7 @@ def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) 
     as they come (ONNX Runtime's dynamic quantisation).
 
     The weights' codes have 7 bits, a scale for each output, so that no sum saturates on a processor without VNNI: see
-    :func:`saturating`.
+    :func:`saturating_weights`.
 
     Raises:
         ModuleNotFoundError: onnx, onnxscript or onnxruntime is missing: what to type.
@@ -85,7 +85,7 @@ def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) 
     onnx_package.save(written, path)
 
 
-def saturating(path: str | os.PathLike[str]) -> list[str]:
+def saturating_weights(path: str | os.PathLike[str]) -> list[str]:
     """The int8 weights of an ONNX file with which x86 processors without VNNI may compute something else.
 
     They add two products of an unsigned activation and a signed weight in 16 bits. Two codes of 64 always fit, since

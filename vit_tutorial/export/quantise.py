@@ -1,4 +1,4 @@
-"""Lesson 18: numbers of few bits by hand: codes, scale and zero, a layer in whole numbers, a model that is rounded so.
+"""Lesson 18: numbers of few bits by hand: codes, scale and zero, a layer and a model in whole numbers.
 
 It needs torch alone, so that it can be copied.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar, cast
 
@@ -77,8 +76,8 @@ def dequantise(codes: Codes) -> Tensor:
     return codes.scale * (codes.values - codes.zero)
 
 
-def rounded(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: bool = False) -> Tensor:
-    """A tensor as its codes give it back (fake quantisation): floating point, but few different numbers."""
+def fake_quantise(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: bool = False) -> Tensor:
+    """A tensor as its codes give it back: floating point, but few different numbers."""
     return dequantise(quantise(x, bits, per_row=per_row, zero_point=zero_point))
 
 
@@ -169,28 +168,3 @@ def _integer_forward(layer: nn.Linear | nn.Conv2d, bits: int, per_row: bool, sat
     reach = layer.dilation[0] * (layer.kernel_size[0] - 1) + 1  # rows of the image below one kernel
     rows = (x.shape[2] + 2 * padding[0] - reach) // layer.stride[0] + 1
     return y.mT.reshape(B, out, rows, -1)  # (B, out, h, w)
-
-
-def round_linear(
-    model: nn.Module,
-    *,
-    weights: Callable[[Tensor], Tensor] | None = None,
-    activations: Callable[[Tensor], Tensor] | None = None,
-) -> nn.Module:
-    """A copy of a model whose linear layers compute with rounded weights, rounded inputs, or both.
-
-    Biases, norms, the products of attention and a convolution of patches stay as they are.
-
-    Args:
-        model: it isn't changed.
-        weights: from (out, in) to the rounded weight, such as ``partial(rounded, bits=4, per_row=True)``.
-        activations: from a layer's inputs (..., in) to the rounded ones.
-    """
-    other = copy.deepcopy(model)
-    for layer in other.modules():
-        if isinstance(layer, nn.Linear):
-            if weights is not None:
-                layer.weight.data = weights(layer.weight.data)
-            if activations is not None:
-                layer.register_forward_pre_hook(lambda _, inputs: (activations(inputs[0]),))
-    return other

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial import data
-from vit_tutorial.data import Images, denormalise
+from vit_tutorial.data import LabelledImages, denormalise
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.pages.page import check_page
@@ -24,7 +24,7 @@ OWN_TRIED = (20, 40)  # of somebody's own photographs, at least and at most: the
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
 
 
-SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model that comes with the package
+SETS: dict[str, Callable[[], LabelledImages]] = {  # the test pictures of each model that comes with the package
     "digits": lambda: data.digits().test,
     "digits-patch2": lambda: data.digits().test,
     "shapes": lambda: data.shapes(train=1, test=200).test,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-FORMATS = (".csv", ".jsonl")  # of --out
+TABLES = (".csv", ".jsonl")  # what --out may end in
 CLIP = "openai/clip-vit-base-patch32"  # for --labels without --weights
 File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
@@ -53,8 +53,8 @@ class PredictOptions:
         for name in ("top", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
-        if self.out and self.out.suffix not in FORMATS:
-            raise ValueError(f"--out writes {' or '.join(FORMATS)} files, got {self.out}")
+        if self.out and self.out.suffix not in TABLES:
+            raise ValueError(f"--out writes {' or '.join(TABLES)} files, got {self.out}")
         if self.attention and self.attention.suffix.lower() != ".png":
             raise ValueError(f"--attention writes a .png file, got {self.attention}")
 

@@ -79,8 +79,11 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or not least <= value < 2**63:
+            if type(value) is not int or not least <= value < 2**63:
                 raise ValueError(f"{name} must be a whole number from {least} (and below 2^63), got {value!r}")
+        for name in ("compile", "freeze"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         self._check_ranges()
         if self.head_first >= self.epochs:
             raise ValueError(

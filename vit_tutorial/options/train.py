@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -14,7 +14,50 @@ Architecture = Literal["vit", "deit3", "beit", "clip", "siglip", "eva02", "dinov
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Text = Annotated[str | None, tyro.conf.arg(metavar="TEXT")]
-MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model from scratch; by default the data set's own, or with a folder that of folders."""
+
+    size: Text = None
+    """Ti, S, B, L or H and a patch size, as in Ti/4; sets all from --patch-size to --mlp-dim."""
+
+    arch: Architecture = "vit"
+    """vit: the paper's; the others have the parts of that modern model (lesson 15)."""
+
+    patch_size: Number = None
+    """Height and width of a patch in pixels."""
+
+    dim: Number = None
+    """Width."""
+
+    depth: Number = None
+    """Blocks."""
+
+    num_heads: Number = None
+    """Attention heads, a divisor of the width."""
+
+    mlp_dim: Number = None
+    """Hidden width of the MLP."""
+
+    drop_path: Share = None
+    """Stochastic depth: the probability of the last block."""
+
+    stem: Text = None
+    """3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the product of the strides must
+    divide the patch size."""
+
+    def __post_init__(self) -> None:
+        if self.stem:
+            stem_layers(self.stem)
+            if self.arch != "vit":
+                raise ValueError(f"--stem goes with --arch vit, got --arch {self.arch}")
+
+    def config_fields(self) -> dict[str, Any]:
+        """The fields of ViTConfig that were chosen one by one."""
+        others = ("size", "arch", "stem")
+        return {name: value for name, value in vars(self).items() if name not in others and value is not None}
 
 
 @dataclass(frozen=True)
@@ -51,33 +94,8 @@ class TrainOptions:
     weights: Text = None
     """Fine-tune a trained model: a name as for predict; it brings the whole model and its preprocessing."""
 
-    size: Text = None
-    """A model from scratch: Ti, S, B, L or H and a patch size, as in Ti/4; sets all from --patch-size to --mlp-dim."""
-
-    arch: Architecture = "vit"
-    """vit: the paper's; the others have the parts of that modern model (lesson 15)."""
-
-    patch_size: Number = None
-    """Height and width of a patch in pixels; by default, as all below, the data set's own."""
-
-    dim: Number = None
-    """Width."""
-
-    depth: Number = None
-    """Blocks."""
-
-    num_heads: Number = None
-    """Attention heads, a divisor of the width."""
-
-    mlp_dim: Number = None
-    """Hidden width of the MLP."""
-
-    drop_path: Share = None
-    """Stochastic depth: the probability of the last block."""
-
-    stem: Text = None
-    """3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the product of the strides must
-    divide the patch size."""
+    model: ModelOptions = field(default_factory=ModelOptions)
+    """Without --weights, the model to train."""
 
     def __post_init__(self) -> None:
         if not self.out.name:
@@ -90,21 +108,11 @@ class TrainOptions:
                 raise ValueError(f"--{name.replace('_', '-')} must be above 0 and below 1, got {share}")
         if self.test_share is not None and self.data in RECIPES:
             raise ValueError(f"--test-share is for a folder of images: {self.data} has a test split of its own")
-        if self.weights is not None:
-            self._check_weights()
-        if self.stem:
-            stem_layers(self.stem)
-            if self.arch != "vit":
-                raise ValueError(f"--stem goes with --arch vit, got --arch {self.arch}")
-
-    def _check_weights(self) -> None:
-        if not self.weights:
+        if self.weights == "":
             raise ValueError("--weights is empty: name a model")
-        for name in ("size", *MODEL, "stem"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"--weights brings the whole model: leave --{name.replace('_', '-')} out")
-        if self.arch != "vit":
-            raise ValueError("--weights brings the whole model: leave --arch out")
+        for option in fields(ModelOptions):
+            if self.weights is not None and getattr(self.model, option.name) != option.default:
+                raise ValueError(f"--weights brings the whole model: leave --{option.name.replace('_', '-')} out")
 
 
 def stem_layers(text: str) -> list[tuple[int, int]]:

@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data.extras import brief, counted, first_of
 from vit_tutorial.data.files import check_writable, replacing, write
+from vit_tutorial.data.text import brief, counted, first_of
 from vit_tutorial.options.predict import PredictOptions
-from vit_tutorial.predict.output import FORMATS, attention_png, titles_of, writer
+from vit_tutorial.options.processes import processes
+from vit_tutorial.predict.output import attention_png, first_line, titles_of, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.probabilities import Judge, PhotoPrediction, best_device, predictions
 from vit_tutorial.weights import Trained, load, load_pair
 
-MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
+MAX_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
 
 
 def run(options: PredictOptions) -> None:
@@ -41,10 +42,9 @@ def run(options: PredictOptions) -> None:
     _check(options, files, skipped)
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
-    rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
-        if processes > 1:
-            _one_of_several(options, files, rank, processes)
+        if processes().number > 1:
+            _one_of_several(options, files, *processes())
         else:
             _alone(options, files, skipped)
     except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
@@ -60,8 +60,8 @@ def _check(options: PredictOptions, files: Sequence[str], skipped: Sequence[str]
         raise ValueError(f"no photograph can be read: {first_of(skipped)}")
     if not options.attention:
         return
-    if len(files) > MOST_DRAWN:
-        raise ValueError(f"--attention draws at most {MOST_DRAWN} photographs, got {len(files):,}: choose some")
+    if len(files) > MAX_DRAWN:
+        raise ValueError(f"--attention draws at most {MAX_DRAWN} photographs, got {len(files):,}: choose some")
     if options.attention.resolve() in [Path(file).resolve() for file in files]:
         raise ValueError(f"--attention {options.attention} is one of the photographs: name another file")
     from vit_tutorial import plots  # noqa: F401  if Matplotlib is missing, that is said now
@@ -90,17 +90,17 @@ def _alone(options: PredictOptions, files: Sequence[str], missing: Sequence[str]
         print(f"note: {len(skipped):,} skipped, the others were read: {first_of(skipped)}", file=sys.stderr)
 
 
-def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, processes: int) -> None:
+def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, number: int) -> None:
     """Answer this process's part of the photographs; the first process joins the tables of all."""
     from accelerate import Accelerator  # type: ignore[import-untyped]
 
     if options.out is None or options.attention:
         raise ValueError("several processes write one table: give --out FILE, and leave --attention out")
     out, accelerator = options.out, Accelerator()
-    tables = [out.with_name(f"{out.stem}.part-{part}{out.suffix}") for part in range(processes)]
-    mine = files[rank * len(files) // processes : (rank + 1) * len(files) // processes]
+    tables = [out.with_name(f"{out.stem}.part-{part}{out.suffix}") for part in range(number)]
+    share = files[rank * len(files) // number : (rank + 1) * len(files) // number]
     trained, judge = _trained(options)
-    _answer(options, mine, trained, judge, tables[rank], may_be_empty=True)
+    _answer(options, share, trained, judge, tables[rank], may_be_empty=True)
     accelerator.wait_for_everyone()
     if rank == 0:
         _join(tables, out)
@@ -111,11 +111,11 @@ def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, pr
 
 def _join(tables: Sequence[Path], out: Path) -> None:
     """Write the tables one after another into ``out``, and remove them."""
-    first_line = FORMATS[out.suffix][0].encode()
+    columns = first_line(out)
     with replacing(out) as joined:
-        joined.write(first_line)
+        joined.write(columns)
         for table in tables:
-            joined.write(table.read_bytes()[len(first_line) :])
+            joined.write(table.read_bytes()[len(columns) :])
     for table in tables:
         table.unlink()
 

@@ -15,8 +15,8 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
-from vit_tutorial.data.extras import brief
 from vit_tutorial.data.files import replacing
+from vit_tutorial.data.text import brief
 from vit_tutorial.predict.probabilities import PhotoPrediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights import Trained
@@ -45,10 +45,9 @@ def as_jsonl(file: str, ranked: Ranked) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-FORMATS: dict[str, tuple[str, Callable[[str, Ranked], str]]] = {  # suffix of --out: (first line, of one photograph)
-    ".csv": ("file,class,probability,rank\n", as_csv),
-    ".jsonl": ("", as_jsonl),
-}
+def first_line(table: Path) -> bytes:
+    """What a table begins with: the names of the columns, or in .jsonl nothing."""
+    return b"file,class,probability,rank\n" if table.suffix == ".csv" else b""
 
 
 @contextmanager
@@ -62,12 +61,12 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
     if out is None:
         yield print_it
         return
-    first, form = FORMATS[out.suffix]
+    as_lines = as_csv if out.suffix == ".csv" else as_jsonl
     with replacing(out) as lines:
-        lines.write(first.encode())
+        lines.write(first_line(out))
 
         def write_it(file: str, ranked: Ranked) -> None:
-            lines.write(form(file, ranked).encode(errors="backslashreplace"))  # a file's name may hold any bytes
+            lines.write(as_lines(file, ranked).encode(errors="backslashreplace"))  # a file's name may hold any bytes
 
         yield write_it
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.data import Preprocessing, images_in, open_photo
-from vit_tutorial.data.extras import printable
 from vit_tutorial.data.folders import THREADS, named
 from vit_tutorial.data.preprocessing import to_rgb
+from vit_tutorial.data.text import printable
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -36,19 +36,19 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
         stands for no file.
     """
     files: list[str] = []
-    wrong: list[str] = []
+    problems: list[str] = []
     for name in names:
         # pathlib's equivalents don't take absolute patterns, match hidden files, and raise for a name that is too long.
-        found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
-        if not found:
+        matches = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
+        if not matches:
             hint = ": download it first" if "://" in name else ""
-            wrong.append(f"{printable(name) or repr(name)} was not found{hint}")
-        for match in found:
+            problems.append(f"{printable(name) or repr(name)} was not found{hint}")
+        for match in matches:
             inside = [str(file) for file in images_in(Path(match))] if Path(match).is_dir() else [match]
             files += inside
             if not inside:
-                wrong.append(f"{printable(match)} holds no files")
-    return files, wrong
+                problems.append(f"{printable(match)} holds no files")
+    return files, problems
 
 
 def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[str]]:
@@ -62,18 +62,18 @@ def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[
         ValueError: not one photograph can be read.
     """
     files, skipped = find(names)
-    good, pictures = [], []
+    readable, pictures = [], []
     for file in files:
         try:
             pictures.append(to_rgb(open_photo(file)))
-            good.append(file)
+            readable.append(file)
         except ValueError as error:
             skipped.append(named(file, error))
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
-    if not good:
+    if not readable:
         raise ValueError(f"no photograph can be read: {'; '.join(skipped[:5])}")
-    return good, pictures, skipped
+    return readable, pictures, skipped
 
 
 def read(
@@ -84,7 +84,7 @@ def read(
     Several threads read; at most ``ahead`` images wait in memory.
     """
 
-    def one(path: str) -> Tensor | ValueError:
+    def image_of(path: str) -> Tensor | ValueError:
         try:
             return preprocess(open_photo(path))
         except ImportError:  # a package is missing, and the photograph is all right
@@ -98,11 +98,11 @@ def read(
     pool = ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for path in islice(rest, ahead):
-            waiting.append((path, pool.submit(one, path)))
+            waiting.append((path, pool.submit(image_of, path)))
         while waiting:
             path, future = waiting.popleft()
             yield path, future.result()
             for following in islice(rest, 1):
-                waiting.append((following, pool.submit(one, following)))
+                waiting.append((following, pool.submit(image_of, following)))
     finally:
         pool.shutdown(cancel_futures=True)

@@ -16,9 +16,9 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from vit_tutorial.data import Images
+from vit_tutorial.data import LabelledImages
 from vit_tutorial.data.augment import Augmentation
-from vit_tutorial.data.extras import counted
+from vit_tutorial.data.text import counted
 from vit_tutorial.options.recipe import Recipe
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
@@ -69,13 +69,13 @@ class Order(Sampler[Key]):
 class Reader(Dataset[Batch]):
     """The images and labels of a :data:`Key`, augmented the same way in whichever process reads them."""
 
-    def __init__(self, images: Images, augmentation: Augmentation | None = None, seed: int = 0) -> None:
+    def __init__(self, images: LabelledImages, augmentation: Augmentation | None = None, seed: int = 0) -> None:
         self.images, self.augmentation, self.seed = images, augmentation or Augmentation("none"), seed
         self._drawn: tuple[int, list[Tensor]] = (-1, [])
 
     def __getitem__(self, key: Key) -> Batch:
         epoch, rows = key
-        images, labels = self._read(rows)  # (B, C, H, W), (B,)
+        images, labels = self.images.batch(torch.tensor(rows))  # (B, C, H, W), (B,)
         for change, drawn in zip(self.augmentation.changes, self.drawn(epoch), strict=True):
             images = change.change(images, drawn[rows])
         if each := self.augmentation.each:
@@ -96,15 +96,9 @@ class Reader(Dataset[Batch]):
             self._drawn = (epoch, tables)
         return self._drawn[1]
 
-    def _read(self, rows: list[int]) -> Batch:
-        if isinstance(self.images, Images):
-            return self.images.batch(torch.tensor(rows))
-        items = [self.images[row][:2] for row in rows]  # any torch Dataset will do
-        return torch.stack([image for image, _ in items]), torch.tensor([int(label) for _, label in items])
-
 
 def loader(
-    images: Images,
+    images: LabelledImages,
     order: Iterable[Key],
     augmentation: Augmentation | None = None,
     *,
@@ -128,7 +122,12 @@ class Batches:
     """The training images of each epoch, in batches, augmented, mixed, on their device."""
 
     def __init__(
-        self, images: Images, recipe: Recipe, augmentation: Augmentation, accelerator: Accelerator, workers: int = 0
+        self,
+        images: LabelledImages,
+        recipe: Recipe,
+        augmentation: Augmentation,
+        accelerator: Accelerator,
+        workers: int = 0,
     ) -> None:
         rank, processes = accelerator.process_index, accelerator.num_processes
         self.device, self.mix = accelerator.device, augmentation.batch

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
-from torch import nn
 
 from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
-from vit_tutorial.data.extras import counted, first_of
+from vit_tutorial.data.text import counted, first_of
+from vit_tutorial.options.processes import processes
 from vit_tutorial.options.recipe import Recipe
-from vit_tutorial.options.train import MODEL, TrainOptions, default_recipe, stem_layers
+from vit_tutorial.options.train import ModelOptions, TrainOptions, default_recipe, stem_layers
+from vit_tutorial.patches import Size
 from vit_tutorial.train import report
 from vit_tutorial.train.checkpoints import check_free
 from vit_tutorial.train.loop import fit
 from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import Trained, load
+from vit_tutorial.weights import load
+from vit_tutorial.weights.convert import with_head
 
 
 def run(options: TrainOptions, recipe: Recipe) -> None:
@@ -47,7 +47,7 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
 
 
 def _note(text: str) -> None:
-    if os.environ.get("RANK", "0") == "0":  # only one of several processes prints
+    if processes().rank == 0:
         print(f"note: {text}", file=sys.stderr)
 
 
@@ -66,56 +66,35 @@ def _start(options: TrainOptions, seed: int) -> tuple[ViT, Data]:
     """The model as it is before training, and its data."""
     if options.weights is None:
         data = data_sets.load(options.data, options.root, options.image_size, options.test_share)
-        return _from_scratch(options, data, seed), data
-    size = options.image_size or _own_size(options)
-    trained = load(options.weights, image_size=size)
-    data = data_sets.load(options.data, options.root, None, options.test_share, preprocess=trained.preprocess)
-    return _new_head(trained, data.classes), data
+        return new_model(options.model, data_sets.spec_of(options.data).model, data, seed), data
+    image_size: Size | None = options.image_size
+    if options.data in data_sets.DATASETS:
+        image_size = data_sets.DATASETS[options.data].model.image_size
+    model, classes, preprocess = load(options.weights, image_size=image_size)
+    data = data_sets.load(options.data, options.root, options.image_size, options.test_share, preprocess=preprocess)
+    return model if classes == data.classes else with_head(model, len(data.classes)), data
 
 
-def _own_size(options: TrainOptions) -> tuple[int, int] | None:
-    """The image size of a data set that has its own."""
-    if options.data not in data_sets.DATASETS:
-        return None
-    return data_sets.load(options.data, options.root).image_size
-
-
-def _new_head(trained: Trained, classes: tuple[str, ...]) -> ViT:
-    """The model with a head of zeros for these classes, or with its own where they are the same."""
-    model = trained.model
-    if trained.classes == classes:
-        return model
-    tuned = type(model)(replace(model.config, num_classes=len(classes)))
-    body = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
-    tuned.load_state_dict(body, strict=False)
-    for parameter in tuned.head.parameters():
-        nn.init.zeros_(parameter)
-    return tuned
-
-
-def _from_scratch(options: TrainOptions, data: Data, seed: int) -> ViT:
-    """A new model for the data: of a preset's size, or of the data set's own."""
-    default = data_sets.spec_of(options.data).model
+def new_model(options: ModelOptions, default: ViTConfig, data: Data, seed: int) -> ViT:
+    """A model from scratch for the data, with what the options say in place of the default."""
     if options.size:
         patch = options.size.rpartition("/")[2]
         preset = ViTConfig.preset(options.size, image_size=int(patch) if patch.isdecimal() else 1)
         default = replace(preset, drop_path=default.drop_path)
-    chosen = {name: getattr(options, name) for name in MODEL if getattr(options, name) is not None}
-    fields: dict[str, Any] = {name: getattr(default, name) for name in MODEL} | chosen
-    fields |= {"image_size": data.image_size, "in_channels": data.in_channels, "num_classes": len(data.classes)}
+    C, K = data.in_channels, len(data.classes)
+    config = replace(default, image_size=data.image_size, in_channels=C, num_classes=K, **options.config_fields())
     torch.manual_seed(seed)
     if options.stem:
         stem = ConvStem(tuple((channels, 3, stride) for channels, stride in stem_layers(options.stem)))
-        return HybridViT(HybridConfig(**fields, stem=stem))
+        return HybridViT(HybridConfig(**vars(config), stem=stem))
     if options.arch == "vit":
-        return ViT(ViTConfig(**fields))
-    return ModernViT(ModernConfig(**fields | ARCHITECTURES[options.arch]))
+        return ViT(config)
+    return ModernViT(ModernConfig(**vars(config) | ARCHITECTURES[options.arch]))
 
 
 def _fitting(recipe: Recipe, options: TrainOptions, images: int) -> Recipe:
     """The recipe, its default batch at most a quarter of the images, divisible by the processes; a note says so."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    most = max(images // 4 // processes, 1) * processes
+    most = max(images // 4 // processes().number, 1) * processes().number
     default = default_recipe(options.data, options.weights, recipe.freeze).batch_size
     if recipe.batch_size != default or default <= most:
         return recipe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,38 +54,56 @@ def _short(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.3g}" for value in values)
 
 
-def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> list[Group]:
-    """The optimizer's groups, with what :func:`set_shares` needs: "share", "scale" and "head".
+@dataclass(frozen=True)
+class LayerRate:
+    """How fast a group of the optimizer learns.
 
-    Without ``freeze``, ``head_first`` and ``layer_decay`` they are returned as they are.
+    Args:
+        share: of the learning rate.
+        first_epoch: before it, the group doesn't change.
+    """
+
+    share: float = 1.0
+    first_epoch: int = 0
+
+
+def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> tuple[list[Group], list[LayerRate]]:
+    """The optimizer's groups, split by layer where the recipe treats layers differently, and the rate of each.
 
     Args:
         model: whose parameters they hold.
         groups: as :func:`vit_tutorial.train.parameter_groups` makes them: "params" and "weight_decay".
-        recipe: with ``layer_decay`` each layer has its own rate; with ``freeze`` only the head stays.
+        recipe: with ``layer_decay`` each layer has its own rate; with ``freeze`` only the head stays; with
+            ``head_first`` all others begin later.
 
     Raises:
         ValueError: a model without a head, or without blocks for ``layer_decay``.
     """
     if not (recipe.freeze or recipe.head_first or recipe.layer_decay < 1):
-        return groups
+        return groups, [LayerRate() for _ in groups]
+    depth = _checked_depth(model, recipe)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    by_layer: dict[tuple[int, float], list[nn.Parameter]] = {}
+    for group in groups:
+        for parameter in group["params"]:
+            layer = layer_of(names[id(parameter)], depth)
+            if layer == depth + 2 or not recipe.freeze:
+                by_layer.setdefault((layer, group["weight_decay"]), []).append(parameter)
+    rates = [
+        LayerRate(recipe.layer_decay ** max(depth + 1 - layer, 0), 0 if layer == depth + 2 else recipe.head_first)
+        for layer, _ in by_layer
+    ]
+    return [{"params": parameters, "weight_decay": decay} for (_, decay), parameters in by_layer.items()], rates
+
+
+def _checked_depth(model: nn.Module, recipe: Recipe) -> int:
+    """How many blocks a model has; a ValueError if the recipe needs a part that it lacks."""
     if not any(name.startswith("head.") for name, _ in model.named_parameters()):
         raise ValueError("freeze, head_first and layer_decay need a model with a head: vt.load(..., num_classes=K)")
     depth = len(getattr(model, "blocks", ()))
     if recipe.layer_decay < 1 and not depth:
         raise ValueError(f"layer_decay={recipe.layer_decay} needs a model with blocks, got {type(model).__name__}")
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    by_layer: dict[tuple[int, float], Group] = {}
-    for group in groups:
-        for parameter in group["params"]:
-            layer, decay = layer_of(names[id(parameter)], depth), group["weight_decay"]
-            if recipe.freeze and layer != depth + 2:
-                continue
-            new = by_layer.setdefault((layer, decay), {"params": [], "weight_decay": decay})
-            new["params"].append(parameter)
-            new["head"] = layer == depth + 2
-            new["scale"] = new["share"] = recipe.layer_decay ** max(depth + 1 - layer, 0)
-    return list(by_layer.values())
+    return depth
 
 
 def layer_of(name: str, depth: int) -> int:
@@ -96,11 +115,10 @@ def layer_of(name: str, depth: int) -> int:
     return 0 if name.startswith("embed.") else depth + 1
 
 
-def set_shares(optimizer: torch.optim.Optimizer, epoch: int, recipe: Recipe) -> None:
-    """Set each group's share of the learning rate; in the first ``head_first`` epochs it is 0 for all but the head."""
-    for group in optimizer.param_groups:
-        if "scale" in group:
-            group["share"] = group["scale"] if group["head"] or epoch >= recipe.head_first else 0.0
+def set_shares(optimizer: torch.optim.Optimizer, rates: list[LayerRate], epoch: int) -> None:
+    """Set each group's "share" of the learning rate in an epoch, which :func:`vit_tutorial.train.set_rate` reads."""
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["share"] = rate.share if epoch >= rate.first_epoch else 0.0
 
 
 @contextmanager

@@ -24,12 +24,19 @@ from vit_tutorial.options.recipe import Recipe
 from vit_tutorial.train.batches import Batches, seed_of
 from vit_tutorial.train.checkpoints import Checkpoint, History, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
-from vit_tutorial.train.layers import check_classes, check_preprocess, head_alone, layer_groups, set_shares
+from vit_tutorial.train.layers import (
+    LayerRate,
+    check_classes,
+    check_preprocess,
+    head_alone,
+    layer_groups,
+    set_shares,
+)
 from vit_tutorial.train.progress import progress_bar
 from vit_tutorial.train.results import save_run
 from vit_tutorial.weights import check_savable
 
-MOST_WORKERS = 256  # each is a process
+MAX_WORKERS = 256  # each is a process
 SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces
 
 
@@ -41,6 +48,7 @@ class Run:
     forward: Callable[[Tensor], Tensor]  # the model, compiled and distributed over the processes if asked for
     average: AveragedModel  # of the weights
     optimizer: torch.optim.Optimizer
+    rates: list[LayerRate]  # of the optimizer's groups
     batches: Batches  # of training images
     data: Data
     recipe: Recipe
@@ -117,7 +125,10 @@ def fit(
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
     recipe = _changed(recipe, changes)
-    _check(model, data, workers)
+    _check_arguments(model, data, workers)
+    check_classes(model, data)
+    check_preprocess(model, data)
+    _check_engine()
     if out is not None:
         check_savable(model)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
@@ -142,25 +153,25 @@ def _prepared(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, ac
     """The model on its device, with its average and its optimizer."""
     model.to(accelerator.device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
-    groups = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
+    groups, rates = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
     fused = accelerator.device.type in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-    return Run(model, model, average, optimizer, batches, data, recipe, accelerator)
+    return Run(model, model, average, optimizer, rates, batches, data, recipe, accelerator)
 
 
 def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, float]]:
     """Train from the end of ``history`` to the last epoch; the row of each."""
     recipe, steps = run.recipe, len(run.batches)
-    shown = progress and run.accelerator.is_main_process
+    visible = progress and run.accelerator.is_main_process
     with (
         head_alone(run.model, recipe.freeze),
-        progress_bar(recipe.epochs * steps, len(history) * steps, shown) as show,
+        progress_bar(recipe.epochs * steps, len(history) * steps, visible) as show,
     ):
         forward = run.accelerator.prepare(run.model)  # averages the gradients over the processes, if there are several
         run.forward = torch.compile(forward) if recipe.compile else forward
         for epoch in range(len(history), recipe.epochs):
             start = time.perf_counter()
-            set_shares(run.optimizer, epoch, recipe)
+            set_shares(run.optimizer, run.rates, epoch)
             set_seed(seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
             row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
             row |= evaluate(run.average, run.data, accelerator=run.accelerator)
@@ -178,16 +189,18 @@ def training_mode(model: nn.Module, freeze: bool) -> None:
             part.train()
 
 
-def _check(model: nn.Module, data: Data, workers: int) -> None:
+def _check_arguments(model: nn.Module, data: Data, workers: int) -> None:
     if not isinstance(model, nn.Module) or not isinstance(data, Data):
         raise TypeError(
             f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
             f"{type(model).__name__} and {type(data).__name__}"
         )
-    if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
-        raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
-    check_classes(model, data)
-    check_preprocess(model, data)
+    if not isinstance(workers, int) or not 0 <= workers <= MAX_WORKERS:
+        raise ValueError(f"workers must be a whole number from 0 to {MAX_WORKERS}, got {workers!r}")
+
+
+def _check_engine() -> None:
+    """Raise a ValueError for an engine that cuts the model into pieces."""
     # Accelerate sets this for each process; on the CPU it ignores the first engine silently.
     if engines := [kind for kind in SHARDED if os.environ.get(f"ACCELERATE_USE_{kind}", "").lower() == "true"]:
         raise ValueError(

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.data import Data
-from vit_tutorial.data.extras import brief, counted
 from vit_tutorial.data.files import write
+from vit_tutorial.data.text import brief, counted
 from vit_tutorial.train.evaluation import predict
 
 WORST = 10  # mistakes on the page
-MOST_DRAWN = 30  # classes in the picture of the matrix: with more, nobody could read it
-MOST_LINES = 20  # classes in the text
+MAX_DRAWN = 30  # classes in the picture of the matrix: with more, nobody could read it
+MAX_LINES = 20  # classes in the text
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -64,9 +64,9 @@ def lines(report: Report, classes: Sequence[str]) -> str:
     shares = right / total.clamp(min=1)
     places = list(range(len(classes)))
     head = "right, by class:"
-    if len(classes) > MOST_LINES:
-        places = shares.argsort(stable=True)[:MOST_LINES].tolist()
-        head = f"right, by class, the {MOST_LINES} worst of {len(classes)}:"
+    if len(classes) > MAX_LINES:
+        places = shares.argsort(stable=True)[:MAX_LINES].tolist()
+        head = f"right, by class, the {MAX_LINES} worst of {len(classes)}:"
     names = [brief(name) for name in classes]
     width = max(len(names[k]) for k in places)
     rows = [f"  {names[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
@@ -89,7 +89,7 @@ def save(folder: str | Path, report: Report, data: Data) -> list[str]:
         rows.writerow([k + 1, name, *report.counts[k].tolist(), f"{int(report.counts[k, k]) / max(total, 1):.4f}"])
     write(out / "confusion.csv", table.getvalue().encode())
     write(out / "mistakes.html", page(report, data).encode())
-    if len(data.classes) <= MOST_DRAWN:
+    if len(data.classes) <= MAX_DRAWN:
         picture, height = io.BytesIO(), max(4.6, 0.45 * len(data.classes))
         plots.confusion(report.counts, writable(data.classes), height=height).savefig(picture)
         write(out / "confusion.png", picture.getvalue())
