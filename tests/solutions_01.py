@@ -85,12 +85,6 @@ def answer(**wrong):
     return lambda: NUMBERS | {key.replace("_", " "): value for key, value in wrong.items()}
 
 
-def cut(images, patch_size):
-    """(B, C, rows, P, columns, Q), which most slips begin with."""
-    (P, Q), (B, C, H, W) = pair(patch_size), images.shape
-    return images.reshape(B, C, H // P, P, W // Q, Q)
-
-
 def patchify_last_row_lost(images, patch_size):
     P, _ = pair(patch_size)
     return patchify_by_loops(images[:, :, :-P], patch_size)
@@ -101,17 +95,10 @@ def patchify_class_token(images, patch_size):
     return torch.cat([torch.zeros_like(x[:, :1]), x], dim=1)
 
 
-def back(order, inside="CPQ"):
-    """The way back by another order of the six axes."""
-
-    def unpatchify(patches, patch_size, image_size):
-        (P, Q), (H, W) = pair(patch_size), image_size
-        rows, columns = H // P, W // Q
-        B, C = len(patches), patches.shape[2] // (P * Q)
-        cut = (C, P, Q) if inside == "CPQ" else (C, Q, P)
-        return patches.reshape(B, rows, columns, *cut).permute(order).reshape(B, C, H, W)
-
-    return unpatchify
+def unpatchify_columns_first(patches, patch_size, image_size):
+    """Each patch cut as (C, Q, P)."""
+    (P, Q), (H, W) = pair(patch_size), image_size
+    return rearrange(patches, "b (r s) (c q p) -> b c (r p) (s q)", r=H // P, s=W // Q, p=P, q=Q)
 
 
 def unpatchify_three_channels(patches, patch_size, image_size):
@@ -119,24 +106,19 @@ def unpatchify_three_channels(patches, patch_size, image_size):
     return patches.reshape(len(patches), H // P, W // Q, 3, P, Q).permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, H, W)
 
 
-class Convolution(nn.Module):
-    """A convolution, and a wrong way to go on."""
-
-    options: dict = {}  # noqa: RUF012
-
-    def __init__(self, image_size, patch_size, in_channels, dim):
-        super().__init__()
-        self.image_size, self.size = image_size, patch_size
-        self.proj = nn.Conv2d(in_channels, dim, patch_size, **{"stride": patch_size} | self.options)
+class Maps(ByConvolution):
+    def forward(self, images):
+        return self.proj(images)
 
 
-def embed(forward, **options):
-    """A class with another forward(self, images)."""
-    return type("PatchEmbedding", (Convolution,), {"forward": forward, "options": options})
+class ATokenLost(ByConvolution):
+    def forward(self, images):
+        return super().forward(images)[:, 1:]
 
 
-def maps_to_tokens(maps):
-    return maps.flatten(2).transpose(1, 2)
+class Detached(ByConvolution):
+    def forward(self, images):
+        return super().forward(images).detach()
 
 
 def unfold_reshaped(images, patch_size):
@@ -155,20 +137,14 @@ WRONG = {
         Wrong("rows of patches that are lost", patchify_last_row_lost, "the right ones are missing"),
     ],
     "unpatchify": [
-        Wrong("each patch cut as (C, Q, P)", back((0, 3, 1, 5, 2, 4), inside="CQP"), "What your numbers show"),
+        Wrong("each patch cut as (C, Q, P)", unpatchify_columns_first, "What your numbers show"),
         Wrong("three channels", unpatchify_three_channels, "raised RuntimeError"),
         Wrong("the first image alone", lambda p, s, i: unpatchify_by_fold(p, s, i)[0], "has shape"),
     ],
     "patch_embedding": [
-        Wrong("maps returned", embed(lambda self, x: self.proj(x)), "has shape"),
-        Wrong(
-            "a token lost", embed(lambda self, x: maps_to_tokens(self.proj(x))[:, 1:]), "of the right ones are missing"
-        ),
-        Wrong(
-            "detached",
-            embed(lambda self, x: maps_to_tokens(self.proj(x)).detach()),
-            "gradient of proj.weight is missing",
-        ),
+        Wrong("maps returned", Maps, "has shape"),
+        Wrong("a token lost", ATokenLost, "of the right ones are missing"),
+        Wrong("detached", Detached, "gradient of proj.weight is missing"),
     ],
     "overlapping_patches": [
         Wrong(

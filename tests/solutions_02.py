@@ -153,19 +153,8 @@ class Cut(ByExpand):
         return self.join(self.patches(images), self.cls_token.detach(), self.position)
 
 
-def waves(order="sin x, cos x, sin y, cos y", exponent=None):
-    """sincos_positions with another order of the blocks, or other frequencies."""
-
-    def sincos_positions(grid, dim):
-        many = dim // 4
-        k = torch.arange(many)
-        f = 10_000.0 ** -(k / (many - 1) if exponent is None else exponent(k, many))
-        n = torch.arange(grid[0] * grid[1])[:, None]
-        found = {"x": n % grid[1] * f, "y": n // grid[1] * f}
-        parts = [getattr(found[block[-1]], block[:3])() for block in order.split(", ")]
-        return torch.cat(parts, dim=1)[None]
-
-    return sincos_positions
+def sincos_with_y_before_x(grid, dim):
+    return sincos_by_outer(grid, dim).roll(dim // 2, dims=-1)
 
 
 def resize_where_it_grows(position, old_grid, new_grid):
@@ -177,24 +166,9 @@ def resize_by_the_package(position, old_grid, new_grid):
     return vt.resize_position_embedding(position, old_grid, new_grid, recipe="huggingface")
 
 
-def stretch_at(place, weigh=lambda s: s):
-    """Stretch by other places place(i, old, new), or other weights."""
-
-    def stretch(grid, size):
-        for axis in (0, 1):
-            old, new = grid.shape[axis], size[axis]
-            p = torch.tensor([float(place(i, old, new)) for i in range(new)]).clamp(0, old - 1)
-            low = p.long()
-            high = (low + 1).clamp(max=old - 1)
-            s = weigh(p - low).reshape(-1, *[1] * (2 - axis))
-            grid = (1 - s) * grid.index_select(axis, low) + s * grid.index_select(axis, high)
-        return grid
-
-    return stretch
-
-
-def corners(i, old, new):
-    return i * (old - 1) / max(new - 1, 1)
+def stretch_for_more_than_one(grid, size):
+    steps = [(old - 1) / (new - 1) for old, new in zip(grid.shape, size, strict=False)]
+    return stretch_by_loops(grid, size) + 0 * sum(steps)
 
 
 def enlarged(maps: torch.Tensor, size: tuple[int, int], corners: bool):
@@ -238,7 +212,7 @@ WRONG = {
         Wrong("the package's, inherited", type("Mine", (vt.Embeddings,), {}), "derives from it"),
     ],
     "sincos_positions": [
-        Wrong("y before x", waves("sin y, cos y, sin x, cos x")),
+        Wrong("y before x", sincos_with_y_before_x, "What your numbers show"),
         Wrong("no axis of images", lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
         Wrong("the package's own", lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own"),
     ],
@@ -249,7 +223,7 @@ WRONG = {
     ],
     "stretch": [
         Wrong("torch's operator", stretch_by(torch._C._nn.upsample_bilinear2d), "it calls upsample_bilinear2d"),
-        Wrong("a division by 0", stretch_at(lambda i, old, new: i * (old - 1) / (new - 1)), "raised ZeroDivisionError"),
+        Wrong("a division by 0", stretch_for_more_than_one, "raised ZeroDivisionError"),
         Wrong("a mean for one cell", mean_for_one_cell, "grid (4, 3, 2) -> (1, 1)"),
     ],
 }

@@ -125,68 +125,19 @@ def answer(**wrong):
     return lambda: NUMBERS | {key.replace("_", " "): value for key, value in wrong.items()}
 
 
-def attend(scale=lambda d: d**0.5, squash=lambda s: s.softmax(-1), give=lambda o, w: (o, w)):
-    """Attention with one thing or another changed."""
-
-    def attention(q, k, v):
-        weights = squash(q @ k.transpose(-2, -1) / scale(q.shape[-1]))
-        return give(weights @ v, weights)
-
-    return attention
+def with_weights_transposed(q, k, v):
+    output, weights = attention_by_hand(q, k, v)
+    return output, weights.mT
 
 
-class Layer(nn.Module):
-    """The right layer in steps; a wrong one replaces some."""
-
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        self.h = num_heads
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.proj = nn.Linear(dim, dim)
-
+class WithDropout(ByLoop):
     def forward(self, x):
-        q, k, v = self.parts(x)
-        weights = self.squash(q @ k.mT / self.scale(q, x))
-        return self.proj(self.merge(weights @ v))
-
-    def parts(self, x):
-        return [self.split(part) for part in self.qkv(x).chunk(3, dim=-1)]
-
-    def split(self, x):
-        return split_by_view(x, self.h)
-
-    def merge(self, x):
-        return merge_by_view(x)
-
-    def scale(self, q, x):
-        return math.sqrt(q.shape[-1])
-
-    def squash(self, scores):
-        return scores.softmax(-1)
+        return F.dropout(super().forward(x), 0.1, self.training)
 
 
-def with_steps(**steps):
-    """A layer with other steps."""
-    return type("MultiHeadSelfAttention", (Layer,), steps)
-
-
-def chunks(sign=1, end=lambda m, t: m / t, low=-math.inf):
-    """attention_in_chunks with one thing or another changed."""
-
-    def attention_in_chunks(q, k, v, chunk):
-        top = torch.full((*q.shape[:2], 1), low)
-        total, mixed = torch.zeros_like(top), torch.zeros_like(q)
-        for i in range(0, k.shape[1], chunk):
-            scores = q @ k[:, i : i + chunk].mT / q.shape[-1] ** 0.5
-            new = torch.maximum(top, scores.amax(-1, keepdim=True))
-            old = ((top - new) * sign).exp()
-            powers = (scores - new).exp()
-            total = total * old + powers.sum(-1, keepdim=True)
-            mixed = mixed * old + powers @ v[:, i : i + chunk]
-            top = new
-        return end(mixed, total)
-
-    return attention_in_chunks
+class InputDetached(ByLoop):
+    def forward(self, x):
+        return super().forward(x.detach())
 
 
 def chunks_by_the_kernel(q, k, v, chunk):
@@ -219,7 +170,7 @@ WRONG = {
         Wrong("key 1 with another number", answer(scores=[2, 2]), "The dot product of the query"),
     ],
     "attention": [
-        Wrong("weights transposed", attend(give=lambda o, w: (o, w.mT)), "axes 0 and 1 are exchanged"),
+        Wrong("weights transposed", with_weights_transposed, "axes 0 and 1 are exchanged"),
         Wrong("the kernel", attention_by_the_kernel, "it calls scaled_dot_product_attention"),
         Wrong("squeezed", squeezed(attention_by_einsum), "q (1, 2, 1, 3)"),
     ],
@@ -234,16 +185,8 @@ WRONG = {
         Wrong("a view", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), "raised RuntimeError"),
     ],
     "multi_head_attention": [
-        Wrong(
-            "dropout",
-            with_steps(forward=lambda self, x: F.dropout(Layer.forward(self, x), 0.1, self.training)),
-            "in training mode",
-        ),
-        Wrong(
-            "input detached",
-            with_steps(forward=lambda self, x: Layer.forward(self, x.detach())),
-            "gradient of argument 1 is missing",
-        ),
+        Wrong("dropout", WithDropout, "in training mode"),
+        Wrong("input detached", InputDetached, "gradient of argument 1 is missing"),
         Wrong(
             "the package's, inside", lambda *args: nn.Sequential(vt.MultiHeadSelfAttention(*args)), "the package's own"
         ),

@@ -24,7 +24,6 @@ from vit_tutorial.checks.engine import (
     Observation,
     Question,
     Row,
-    TorchCalls,
     compare,
     pencil,
     progress,
@@ -488,17 +487,6 @@ def test_a_model_is_compared_with_what_it_was(change, words):
     snapshot = ModelSnapshot(model)
     change(model)
     assert words in snapshot.afterwards()
-
-
-def test_the_largest_tensor_is_seen():
-    q, k = torch.ones(8, 2), torch.ones(9, 2)
-    with TorchCalls() as calls:
-        for part in k.split(3):
-            q @ part.T
-    assert calls.shape_of(8 * 9) is None
-    with TorchCalls() as calls:
-        q @ k.T
-    assert calls.shape_of(8 * 9) == (8, 9)
 
 
 # ---- The public functions ----------------------------------------------------------------------------------------

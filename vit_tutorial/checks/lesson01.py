@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,6 +29,7 @@ _RESHAPE = "A reshape in place of a permute"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
+_DOWN = "counting down the columns. Patches are numbered like words on a page: first across, then down."
 
 PATCH_NUMBERS = pencil(
     "patch_numbers",
@@ -44,16 +44,7 @@ PATCH_NUMBERS = pencil(
             "A patch takes 3 pixels of each of its 2 rows. Patch 0 is in the top left corner; patch 1 is next "
             "to it, on the right.",
             _PHOTO,
-            {
-                (
-                    12,
-                    13,
-                    14,
-                    18,
-                    19,
-                    20,
-                ): "counting down the columns. Patches are numbered like words on a page: first across, then down."
-            },
+            {(12, 13, 14, 18, 19, 20): _DOWN},
         ),
         "pixel 16": Question(
             (3, 1),
@@ -81,12 +72,10 @@ def _images(*shape: int) -> Tensor:
 
 
 def _patchify_cases() -> list[Case]:
-    shapes: list[tuple[tuple[int, ...], lesson.Size]]
     # All lengths differ (images, channels, rows, columns, P, Q, N, C*P*Q), so that a shape shows what was mixed up.
+    shapes: list[tuple[tuple[int, ...], lesson.Size]]
     shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 6), (3, 2))]
-    # High ones with more than 14 × 14 patches, one patch an image, patches of one pixel, of one number; only squares.
-    shapes += [((1, 2, 64, 34), (4, 2)), ((2, 3, 4, 5), (4, 5)), ((2, 3, 5, 4), 1), ((3, 1, 4, 5), 1)]
-    shapes += [((2, 3, 8, 8), 4), ((1, 6, 16, 32), 16)]
+    shapes += [((2, 3, 4, 5), (4, 5)), ((3, 1, 4, 5), 1)]  # one patch an image, patches of one number
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
 
@@ -145,14 +134,19 @@ PATCHIFY = Exercise(
 def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
     sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 4), (3, 2), (6, 6))]
-    sizes += [((1, 2), (4, 2), (64, 34)), ((2, 3), (4, 5), (4, 5)), ((2, 3), 1, (5, 4)), ((3, 1), 1, (4, 5))]
-    sizes += [((2, 3), 4, (8, 8)), ((1, 6), 16, (16, 32))]
+    sizes += [((2, 3), (4, 5), (4, 5)), ((3, 1), 1, (4, 5))]
     made = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
         label = f"patches {tuple(patches.shape)}, patch_size={size}, image_size={(H, W)}"
         made.append(Case(label, (patches, size, (H, W))))
     return made
+
+
+def _unpatchify_channels_last(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
+    P, Q = lesson.as_pair(patch_size, "patch_size")
+    pixels = patches.unflatten(2, (P * Q, -1))  # (B, N, P*Q, C)
+    return lesson.unpatchify(pixels.transpose(2, 3).flatten(2), patch_size, image_size)
 
 
 UNPATCHIFY = Exercise(
@@ -163,6 +157,22 @@ UNPATCHIFY = Exercise(
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
     observe=call,
+    mistakes=(
+        Mistake(
+            name="a reshape in place of a permute",
+            says="reshape never changes the order of the numbers, so each patch becomes a run of pixels along the "
+            "rows. Cut the axes in two first, then permute each axis of patches next to its axis of pixels.",
+            reread=_RESHAPE,
+            wrong=lambda patches, patch_size, image_size: patches.reshape(len(patches), -1, *image_size),
+        ),
+        Mistake(
+            name="channels last within a patch",
+            says="You read a patch pixel by pixel, with all channels of each. It is in the order of a Conv2d kernel, "
+            "channel by channel: (C, P, P).",
+            reread=_ORDER,
+            wrong=_unpatchify_channels_last,
+        ),
+    ),
 )
 
 
@@ -197,6 +207,12 @@ def _linear(cut: Callable[[Tensor, lesson.Size], Tensor]) -> type[nn.Module]:
     return Wrong
 
 
+class _Reshaped(lesson.PatchEmbedding):
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.proj(images).flatten(2)  # (B, D, N)
+        return maps.reshape(len(maps), maps.shape[2], maps.shape[1])
+
+
 PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
@@ -207,6 +223,13 @@ PATCH_EMBEDDING = Exercise(
     # An image needs no gradient: what learns is the matrix.
     observe=functools.partial(layer, differentiable=False),
     mistakes=(
+        Mistake(
+            name="a reshape in place of a transpose, after the convolution",
+            says="The convolution gives (B, D, rows, columns), and flatten(2) makes (B, D, N) of it. A reshape to (B, "
+            "N, D) mixes channels and patches: transpose(1, 2).",
+            reread=_RESHAPE,
+            wrong=_Reshaped,
+        ),
         Mistake(
             name="a reshape in place of patchify",
             says="The matrix is right, but it meets runs of pixels along the rows instead of patches: permute before "
@@ -219,6 +242,12 @@ PATCH_EMBEDDING = Exercise(
             says="You flatten a patch pixel by pixel; the weights expect a Conv2d kernel's order, channel by channel.",
             reread=_ORDER,
             wrong=_linear(_permuted(0, 2, 4, 3, 5, 1)),
+        ),
+        Mistake(
+            name="rows and columns of patches exchanged",
+            says="Your tokens go down the columns of patches. They go like words on a page: rows before columns.",
+            reread=_HAND,
+            wrong=_linear(_permuted(0, 4, 2, 1, 3, 5)),
         ),
     ),
 )
@@ -233,19 +262,11 @@ def _overlapping(images: Tensor, patch_size: int, stride: int) -> Tensor:
 
 def _overlapping_cases() -> list[Case]:
     sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 12, 9), 4, 3)]
-    # Images as high as a patch, as wide as one, and square ones.
-    sizes += [
-        ((2, 3, 4, 9), 4, 2),
-        ((2, 2, 7, 3), 3, 2),
-        ((2, 3, 8, 8), 4, 3),
-        ((2, 3, 5, 5), 5, 4),
-        ((1, 5, 18, 13), 8, 5),
-    ]
-    made = [
+    sizes += [((2, 3, 4, 9), 4, 2), ((1, 5, 18, 13), 8, 5)]  # an image as high as a patch, and a larger one
+    return [
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes
     ]
-    return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=3, stride=1", (torch.zeros(2, 3, 6, 5), 3, 1))]
 
 
 def _places(compared: list[Row]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,24 +12,21 @@ from torch.nn import functional as F
 from vit_tutorial.checks.engine import (
     Case,
     Exercise,
-    Fault,
     Mistake,
     Observation,
     Question,
     Row,
-    TorchCalls,
+    Work,
     as_tensor,
     build_layer,
     call,
+    call_with_small_tensors,
     copy_weights,
-    distinct_numbers,
-    is_improbable,
+    dropout,
     layer,
     normal,
     pencil,
     random_weights,
-    same_shape,
-    staleness,
     with_defaults,
 )
 from vit_tutorial.mlp import MLP
@@ -42,6 +38,8 @@ _NO_GELU = "No activation function."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
+_RELU = "a ReLU in place of GELU. GELU multiplies each number by Φ of it."
+_PHI_ALONE = "Φ(x) in place of x · Φ(x). GELU is the number times this probability."
 
 MLP_NUMBERS = pencil(
     "mlp_numbers",
@@ -54,19 +52,13 @@ MLP_NUMBERS = pencil(
             [0.8413, 1.9545, -0.1587],
             "Multiply each hidden number by Φ of the same number. Φ(x) is a probability, between 0 and 1.",
             _GELU,
-            {
-                (1, 2, 0): "a ReLU in place of GELU. GELU multiplies each number by Φ of it.",
-                (0.8413, 0.9772, 0.1587): "Φ(x) in place of x · Φ(x). GELU is the number times this probability.",
-            },
+            {(1, 2, 0): _RELU, (0.8413, 0.9772, 0.1587): _PHI_ALONE},
         ),
         "output": Question(
             [1.6827, 1.7958],
             "Output number j is the dot product of the activations with column j of W2.",
             _GELU,
-            {
-                (2, 2): "a ReLU in place of GELU. GELU multiplies each number by Φ of it.",
-                (1.6827, 1.1359): "Φ(x) in place of x · Φ(x). GELU is the number times this probability.",
-            },
+            {(2, 2): _RELU, (1.6827, 1.1359): _PHI_ALONE},
         ),
         "parameters": Question(148, "Two layers, each with a matrix and a bias: D · M + M, and M · D + D."),
         "moved": Question(
@@ -83,15 +75,12 @@ MLP_NUMBERS = pencil(
 
 
 def _gelu_cases() -> list[Case]:
-    line, large = torch.linspace(-4, 4, 17), torch.tensor([[-30.0, -8.0, 0.0, 8.0, 30.0]])
     return [
-        Case("x from -4 to 4", (line,)),
-        Case("x (2, 3, 5)", (normal(2, 3, 5),)),
-        Case("x from -30 to 30", (large,)),
+        Case("x from -4 to 4", (torch.linspace(-4, 4, 17),)),
         Case("x (2, 1, 3, 1, 2)", (normal(2, 1, 3, 1, 2),)),
+        Case("x from -30 to 30", (torch.tensor([[-30.0, -8.0, 0.0, 8.0, 30.0]]),)),
         # No number is large, so that a constant with too few digits shows.
         Case("x from -2 to 2", (torch.linspace(-2, 2, 9),)),
-        Case("x (), a single number", (torch.tensor(0.7),)),
     ]
 
 
@@ -114,11 +103,11 @@ def _multiplied_by(wrong: list[Row]) -> str:
     return f"{said} (with {case.label})."
 
 
-_ALIKE = (
-    ("a ReLU", "GELU is smooth: it multiplies each number by Φ of it.", F.relu),
-    ("Φ(x) in place of x · Φ(x)", "GELU is the number times this probability.", lambda x: F.gelu(x) / x),
-    ("SiLU, x · sigmoid(x)", "GELU's probability is Φ, not the logistic function.", F.silu),
-    ("the fast form, x · sigmoid(1.702 x)", "That is another approximation.", lambda x: x * torch.sigmoid(1.702 * x)),
+_FAST_FORM = Mistake(
+    name="the fast form, x · sigmoid(1.702 x)",
+    says="That is another approximation.",
+    reread=_OTHER,
+    wrong=lambda x: x * torch.sigmoid(1.702 * x),
 )
 
 
@@ -133,7 +122,7 @@ GELU = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        *(Mistake(name, says, _OTHER, wrong) for name, says, wrong in _ALIKE),
+        _FAST_FORM,
         Mistake(
             name="the tanh form",
             says="The exact form takes erf.",
@@ -161,18 +150,12 @@ GELU_TANH = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        *(Mistake(name, says, _OTHER, wrong) for name, says, wrong in _ALIKE),
+        _FAST_FORM,
         Mistake(
             name="the exact form",
             says="Here the tanh form is asked for.",
             reread=_OTHER,
             wrong=F.gelu,
-        ),
-        Mistake(
-            name="x without its cube",
-            says="Inside tanh stands √(2/π) (x + 0.044715 x³).",
-            reread=_GELU,
-            wrong=lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x)) / 2,
         ),
         Mistake(
             name="a half forgotten",
@@ -197,66 +180,31 @@ _READABLE = {
 
 def _mlp_cases() -> list[Case]:
     made = []
-    # Some leave `dropout` out: its default is 0.
     sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
-    sizes = [((1, 4, 6), 8, (0.0,)), ((2, 3, 4), 5, (0.0,)), ((5, 3), 12, ()), ((2, 4, 3, 5), 7, ()), ((6,), 9, ())]
-    sizes += [((3, 2, 8), 5, (0.0,))]  # narrower than a token
-    for shape, M, dropout in sizes:
-        label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if dropout else ''}"
-        made.append(Case(label, (normal(*shape),), (shape[-1], M, *dropout), random_weights(MLP(shape[-1], M))))
-    tokens = torch.tensor([0.8, -0.6])
-    return [
-        *made,
-        *(
-            Case(f"400 equal tokens, dropout={p}", (tokens.expand(*many, 2),), (2, 3, p), _READABLE)
-            for many, p in (((20, 20), 0.25), ((400,), 0.4))
-        ),
-    ]
+    sizes = [((1, 4, 6), 8, (0.0,)), ((6,), 9, ()), ((2, 4, 3, 5), 7, ())]  # without dropout, its default is 0
+    for shape, M, rate in sizes:
+        label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if rate else ''}"
+        made.append(Case(label, (normal(*shape),), (shape[-1], M, *rate), random_weights(MLP(shape[-1], M))))
+    tokens = torch.tensor([0.8, -0.6]).expand(400, 2)
+    return [*made, Case("400 equal tokens, dropout=0.25", (tokens,), (2, 3, 0.25), _READABLE)]
 
 
-def _observe_mlp(work: Any, case: Case) -> Observation:
+def _observe_mlp(work: Work, case: Case) -> Observation:
     case = with_defaults(work, case, 0.0)
-    dropout = sum(case.build[2:])  # 0 where it is left out
-    if not dropout:
+    rate = sum(case.build[2:])  # 0 where it is left out
+    if not rate:
         return layer(work, case)
     module = build_layer(work, case)
     copy_weights(module, case.weights, {})
-    x = case.args[0]
-    in_eval = torch.stack([module.eval()(x) for _ in range(2)])
-    outputs = torch.stack([module.train()(x) for _ in range(5)]).detach()  # (5, ..., D)
-    same_shape(outputs[0], x)
-    results = outputs.flatten(0, -2).mul(1000).round().unique(dim=0)
-    return Observation(
-        {
-            "what the first output can be, in eval mode,": distinct_numbers(in_eval[..., 0], 3),
-            "what the first output can be, in training,": distinct_numbers(outputs[..., 0], 3),
-            "how many different results equal tokens have, in training,": len(results),
-            "each draw": (staleness(lambda: module.train()(x.clone())) or "fresh"),
-            **_shares(outputs, dropout),
-        }
-    )
+    return dropout(module, case.args[0], p=rate)
 
 
-def _shares(outputs: Tensor, p: float) -> dict[str, str]:
-    """Whether as many numbers fall as should, after the second layer and, of what is left, after the GELU."""
-    bias = _READABLE["fc2.bias"] / (1 - p)  # what is left of an output whose hidden unit fell
-    last = outputs == 0
-    hidden = ~last & ((outputs - bias).abs() < 1e-4)
-    words = {}
-    for name, fallen, many in (("GELU", hidden, int((~last).sum())), ("second layer", last, last.numel())):
-        hits = int(fallen.sum())
-        amount = "as asked" if not is_improbable(hits, many, p) else "too small" if hits < many * p else "too large"
-        words[f"the share that dropout sets to 0 after the {name}"] = amount
-    return words
-
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
+_nothing = nn.Identity()
 
 
 def _mlp(
     between: Callable[[Tensor], Tensor] = F.gelu,
-    after: Callable[[Tensor], Tensor] = _unchanged,
+    after: Callable[[Tensor], Tensor] = _nothing,
     first: bool = True,
     last: bool = True,
     always: bool = False,
@@ -295,20 +243,19 @@ MLP_LAYER = Exercise(
             name="no activation function",
             says="Both layers collapse into one matrix. GELU comes between them.",
             reread=_NO_GELU,
-            wrong=_mlp(between=_unchanged),
-        ),
-        Mistake(
-            name="a GELU after the second layer, in place of between",
-            says="Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
-            "The GELU is between the two layers.",
-            reread=_NO_GELU,
-            wrong=_mlp(between=_unchanged, after=F.gelu),
+            wrong=_mlp(between=_nothing),
         ),
         Mistake(
             name="a ReLU in place of GELU",
             says="The activation function of a ViT is GELU, which is smooth.",
             reread=_OTHER,
             wrong=_mlp(between=F.relu),
+        ),
+        Mistake(
+            name="the tanh form of GELU",
+            says="The text asks for the exact GELU: nn.GELU(), or your own.",
+            reread=_OTHER,
+            wrong=_mlp(between=_tanh_gelu),
         ),
         Mistake(
             name="one more GELU, after the second layer",
@@ -354,26 +301,21 @@ _MANY = (96, 2), 512, 16
 def _pieces_cases() -> list[Case]:
     made = []
     sizes: list[tuple[tuple[int, ...], int, int]]
-    sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]
-    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3), ((2, 3), 40, 9), _MANY]:
+    sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((5,), 7, 3), _MANY]
+    for shape, M, pieces in sizes:
         D = shape[-1]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate([shape, (M, D), (M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
     return made
 
 
-def _observe_pieces(work: Any, case: Case) -> Observation:
-    """As :func:`call`; and whether the whole hidden layer was ever there at once."""
-    with TorchCalls() as calls:
-        observed = call(work, case)
+def _observe_pieces(work: Work, case: Case) -> Observation:
     x, w1, *_ = case.args
-    # With many units nothing else has as many numbers.
-    if x.shape == _MANY[0] and (shape := calls.shape_of(len(x) * len(w1))):
-        raise Fault(
-            f"there is a tensor of shape {shape}, with room for all M = {len(w1)} hidden units: take one piece at a "
-            "time"
-        )
-    return observed
+    if x.shape != _MANY[0]:
+        return call(work, case)
+    # With many units nothing else has as many numbers as the whole hidden layer.
+    why = f"with room for all M = {len(w1)} hidden units: take one piece at a time"
+    return call_with_small_tensors(work, case, len(x) * len(w1), why)
 
 
 def _pieces(
@@ -414,16 +356,16 @@ MLP_IN_PIECES = Exercise(
             wrong=_pieces(cut=_without_rest),
         ),
         Mistake(
-            name="`pieces` taken for the size of a piece",
-            says="split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
+            name="the last bias added once for each piece",
+            says="b2 belongs to the output, not to a hidden unit: add it once, at the end.",
             reread=_PENCIL,
-            wrong=_pieces(cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
+            wrong=lambda x, w1, b1, w2, b2, pieces: _pieces()(x, w1, b1, w2, len(w1.chunk(pieces)) * b2, pieces),
         ),
         Mistake(
             name="a GELU on the sum in place of the hidden units",
             says="Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
             reread=_NO_GELU,
-            wrong=_pieces(between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
+            wrong=_pieces(between=_nothing, join=lambda parts: F.gelu(parts.sum(0))),
         ),
     ),
 )

@@ -6,7 +6,7 @@ mistake whose small wrong implementation gives the same numbers (``mistakes``), 
 right numbers (``symptoms``).
 
 A lesson declares exercises (``exercise``, ``questions``), and how their works are observed (``functions``, ``layers``,
-``models``, ``randomness``, ``torch_calls``).
+``models``, ``randomness``, ``tensor_sizes``).
 """
 
 from vit_tutorial.checks.engine.check import Grade, check_of, grade
@@ -37,21 +37,19 @@ from vit_tutorial.checks.engine.layers import (
     copy_weights,
     layer,
     random_weights,
-    same_shape,
     share_no_parameter,
     variant,
     with_defaults,
 )
 from vit_tutorial.checks.engine.models import ModelSnapshot, by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
-from vit_tutorial.checks.engine.randomness import distinct_numbers, is_improbable, staleness
-from vit_tutorial.checks.engine.torch_calls import TorchCalls
+from vit_tutorial.checks.engine.randomness import dropout
+from vit_tutorial.checks.engine.tensor_sizes import call_with_small_tensors
 
 __all__ = [
     "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "ModelSnapshot", "Observation", "Question", "Row",
-    "TorchCalls", "Value", "Work", "as_number", "as_tensor", "build_layer", "by_parameter", "call", "call_with_model",
-    "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe", "difference", "distinct_numbers",
-    "entries", "equal", "exercises_of", "grade", "is_improbable", "is_unchanged", "layer", "normal", "pencil",
-    "random_weights", "same_shape", "shape", "share_no_parameter", "staleness", "tensors", "variant", "with_defaults",
-    "wrong_rows",
+    "Value", "Work", "as_number", "as_tensor", "build_layer", "by_parameter", "call", "call_with_model",
+    "call_with_small_tensors", "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe",
+    "difference", "dropout", "entries", "equal", "exercises_of", "grade", "is_unchanged", "layer", "normal", "pencil",
+    "random_weights", "shape", "share_no_parameter", "tensors", "variant", "with_defaults", "wrong_rows",
 ]  # fmt: skip

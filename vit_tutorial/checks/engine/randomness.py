@@ -1,4 +1,4 @@
-"""Whether random draws are fresh, and fall as often as they should.
+"""What chance makes of equal inputs in training, and how often.
 
 All bounds are so wide that a right work fails less than once in a million runs.
 """
@@ -6,33 +6,44 @@ All bounds are so wide that a right work fails less than once in a million runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from vit_tutorial.checks.engine.exercise import Observation
+from vit_tutorial.checks.engine.functions import changed_argument
+from vit_tutorial.checks.engine.layers import same_shape
 
 DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a billion
+FEW = 9  # different results: more of them don't all come up
 
 
-def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
-    """What each draw is, in words that fit after "each draw is", or "" if every one of them is fresh.
+def dropout(module: nn.Module, x: Tensor, p: float = 0.0) -> Observation:
+    """Call a layer with dropout on many equal inputs, in eval mode and in training, and count what comes out.
 
     Args:
-        draw: makes one draw; two fair ones must be equal less than once in 10 ** 9.
-        times: how many draws are compared with one another.
+        module: the layer, which keeps its input's shape.
+        x: the inputs, equal along the first axis.
+        p: the probability that the first number of a result is 0.
     """
-    runs = []
-    for seed in (101, 202):
-        torch.default_generator.manual_seed(seed)
-        runs.append([draw().detach().clone() for _ in range(times)])
-        if torch.initial_seed() != seed:
-            return "tied to a seed that your code sets, for everybody (torch.manual_seed)"
-    first, second = runs
-    if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
-        return "the same as one before: each needs random numbers of its own"
-    if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
-        return "the same with another seed of torch, as from a generator with a fixed seed"
-    return ""
+    in_eval = module.eval()(x.clone())
+    output = module.train()(given := x.clone())
+    same_shape(output, x)
+    another = module(x.clone().requires_grad_() + 0)
+    results = output.detach().flatten(1)
+    different = len(results.mul(1000).round().unique(dim=0))
+    values = {
+        "what the first number can be, in eval mode,": distinct_numbers(in_eval.flatten(1)[:, 0], 3),
+        "the number of different results of equal inputs, in training,": str(different) if different <= FEW else "many",
+        "the result of another call, in training,": "the same" if torch.equal(output, another) else "another one",
+    }
+    values["the path of the gradient, in training,"] = "whole" if another.requires_grad else "cut"
+    if 1 < different <= FEW:
+        zeros = int((results[:, 0] == 0).sum())
+        share = f"{zeros / len(x):.2g}" if is_improbable(zeros, len(x), p) else f"{p:g}"
+        values["what the first number can be, in training,"] = distinct_numbers(results[:, 0], 3)
+        values["how often the first number is 0, in training,"] = share
+    return Observation(values, changed_argument=changed_argument([x], [given]))
 
 
 def is_improbable(hits: int, draws: int, p: float) -> bool:

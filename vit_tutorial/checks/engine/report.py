@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from vit_tutorial.checks.engine.compare import HALF
 from vit_tutorial.checks.engine.exercise import Exercise, Fault, Mistake
 from vit_tutorial.checks.engine.layers import agreed_parameters
 from vit_tutorial.checks.engine.mistakes import NamedMistake, matching_mistakes
@@ -55,7 +54,7 @@ def _on_mistake(named: NamedMistake, exercise: Exercise) -> list[str]:
 def _numbers_show(trial: Trial) -> str:
     """What the results that are wrong have to do with the right ones, "" where nothing is seen."""
     rows, exercise = trial.wrong_rows(), trial.exercise
-    if not rows or any(str(dtype) in trial.wrong[0].difference for dtype in HALF):
+    if isinstance(trial.wrong[0].outcome, Fault):
         return ""
     try:
         explained = exercise.explain(rows) if exercise.explain else ""
