@@ -27,7 +27,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 import vit_tutorial as vt
-from vit_tutorial.weights import adapters, convert, loading, proof
+from vit_tutorial.weights import convert, loading, timm_models, transformers_models
 
 MODULES = (
     "vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vision_transformer_hybrid",
@@ -42,15 +42,15 @@ SIZES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
     "patch_size": 8, "vocab_size": 99, "max_position_embeddings": 16, "projection_size": 32, "projection_dim": 16,
 }  # fmt: skip
-Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], adapters.Twin]]
+Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], convert.Twin]]
 
 
 def of_timm() -> Iterator[Case]:
-    """Library, family, name, how it is built, the adapter: of each model in timm's modules of ViTs."""
+    """Library, family, name, how it is built, how its facts are read: of each model in timm's modules of ViTs."""
     for module in MODULES:
         for name in timm.list_models(module=module):
             family = re.sub(r"_+", "_", SIZE.sub("_", f"{name}_")).strip("_")
-            yield "timm", family, name, lambda name=name: small(name), adapters.from_timm
+            yield "timm", family, name, lambda name=name: small(name), timm_models.twin
 
 
 def small(name: str) -> nn.Module:
@@ -74,7 +74,7 @@ def of_transformers() -> Iterator[Case]:
         for kind, names in mapping.items():
             for name in (names,) if isinstance(names, str) else names:
                 if has_patches(kind):
-                    yield "transformers", kind, name, lambda name=name: tiny(name), adapters.from_transformers
+                    yield "transformers", kind, name, lambda name=name: tiny(name), transformers_models.twin
 
 
 def has_patches(kind: str) -> bool:
@@ -111,16 +111,16 @@ def randomise(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def outcome(build: Callable[[], nn.Module], adapter: Callable[[nn.Module], adapters.Twin]) -> tuple[str, str]:
+def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.Twin]) -> tuple[str, str]:
     """Whether it is equal or refused, and why; or not built, by the library itself."""
     try:
         theirs = randomise(build())
     except Exception as error:  # whatever a library raises for small sizes
         return "not built", f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
     try:
-        with loading.refusing("it"):
-            twin = adapter(theirs)
-            proof.prove(convert.model_of(twin), twin)
+        with loading.errors_named("it"):
+            twin = read(theirs)
+            convert.prove(convert.model_of(twin), twin)
     except ValueError as error:
         return "refused", str(error).removeprefix("it: ")
     return "equal", ""
@@ -145,11 +145,11 @@ def main() -> None:
         return real(args.folder)
     transformers.logging.set_verbosity_error()
     rows, seen = [], set[tuple[str, str]]()
-    for library, family, name, build, adapter in [*of_timm(), *of_transformers()]:
+    for library, family, name, build, read in [*of_timm(), *of_transformers()]:
         first = library == "transformers" or (library, family) not in seen
         seen.add((library, family))
         if family.startswith(args.only) and (first or args.every):
-            result, why = outcome(build, adapter)
+            result, why = outcome(build, read)
             rows.append({"library": library, "family": family, "model": name, "result": result, "why": why})
             print(f"{library:<13}{name:<52}{result:<10}{why[:120]}", flush=True)
     for library in ("timm", "transformers"):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from vit_tutorial.weights import adapters, convert
+from vit_tutorial.weights import convert, timm_models
 
 MODELS = {  # timm's name, and what is told to it
     "DINOv2 S/14": ("vit_small_patch14_dinov2", {"img_size": 224}),
@@ -39,7 +39,7 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():  # a layer scale of 0.00001 would hide a difference
         for parameter in theirs.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    ours = convert.model_of(adapters.from_timm(theirs))
+    ours = convert.model_of(timm_models.twin(theirs))
     return ours, theirs
 
 

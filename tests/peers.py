@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial import ViT, ViTConfig, weights
-from vit_tutorial.weights import adapters, tables
+from vit_tutorial.weights import tables, timm_models, torchvision_models, transformers_models
 
 Module = TypeVar("Module", bound=nn.Module)
 BUILDERS = {
     "timm": weights.timm_model, "torchvision": weights.torchvision_model, "transformers": weights.huggingface_model,
 }  # fmt: skip
-ADAPTERS = {
-    "timm": adapters.from_timm, "torchvision": adapters.from_torchvision, "transformers": adapters.from_transformers,
+TWINS = {
+    "timm": timm_models.twin, "torchvision": torchvision_models.twin, "transformers": transformers_models.twin,
 }  # fmt: skip
 
 
@@ -53,4 +53,4 @@ def logits(model: nn.Module, images: Tensor) -> Tensor:
 def under_our_names(peer: str, theirs: nn.Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
     """What a peer's parameters are called by, such as their gradients, under our names."""
     prefix = "vit." if peer == "transformers" else ""
-    return tables.read(ADAPTERS[peer](theirs).table, {name.removeprefix(prefix): v for name, v in values.items()}).ours
+    return tables.to_ours(TWINS[peer](theirs).table, {name.removeprefix(prefix): v for name, v in values.items()})

@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import huggingface_hub
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -153,6 +152,8 @@ UNSAVABLE = {
     "weights that two layers share": lambda: changed(
         lambda m: setattr(m.blocks[1].mlp.fc1, "weight", m.blocks[0].mlp.fc1.weight)
     ),
+    "another forward": lambda: changed(lambda m: setattr(m, "forward", lambda images: 2 * vt.ViT.forward(m, images))),
+    "another forward in a block": lambda: changed(lambda m: setattr(m.blocks[1], "forward", lambda z: z)),
     "no ViT": lambda: torch.nn.Linear(2, 2),
 }
 
@@ -165,6 +166,12 @@ def test_what_could_not_be_loaded_is_refused_before(kind, tmp_path, refuses):
     with refuses(TypeError, type(model).__name__):
         vt.save(model, tmp_path / "never", preprocess=PIXELS)
     assert not (tmp_path / "never").exists()
+
+
+def test_a_replaced_method_is_named(tmp_path, refuses):
+    model = UNSAVABLE["another forward in a block"]()
+    with refuses(TypeError, "blocks.1.forward", "del model.blocks.1.forward", "state_dict()"):
+        vt.save(model, tmp_path, preprocess=PIXELS)
 
 
 @pytest.mark.parametrize("classes", ["abc", [0, 1, 2], {0: "a", 1: "b", 2: "c"}])
@@ -292,27 +299,3 @@ def test_training_a_loaded_model_leaves_its_file_alone(folder):
             parameter.add_(1.0)
     assert (folder / "model.safetensors").read_bytes() == before
     assert not torch.equal(model.norm.bias, vt.load(folder).model.norm.bias)
-
-
-# ---------------------------------------------------------------------------------------------------------- to the hub
-
-
-def test_push_to_hub(monkeypatch, tmp_path):
-    calls = []
-
-    class Hub:
-        def __init__(self, token):
-            calls.append(token)
-
-        def create_repo(self, repository, **options):
-            calls.append((repository, options))
-
-        def upload_folder(self, repo_id, folder_path, commit_message):
-            shutil.copytree(folder_path, tmp_path / "hub")
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
-    address = vt.push_to_hub(vt.load("digits"), "me/digits", private=True, token="t")
-    assert calls == ["t", ("me/digits", {"private": True, "exist_ok": True})]
-    assert address == "https://huggingface.co/me/digits"
-    assert vt.load(tmp_path / "hub").classes == tuple("0123456789")
-    assert 'vt.load("me/digits")' in (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")

@@ -215,9 +215,26 @@ def test_a_file_is_not_like_a_folder_of_ours_or_timm_s(tmp_path, refuses):
             vt.load(folder / "model.safetensors", like=folder)
 
 
+def test_revision_and_token_are_for_the_hub(tmp_path, refuses):
+    torch.save({}, tmp_path / "a.pth")
+    for name in ("digits", "torchvision/vit_b_16", tmp_path):
+        with refuses(ValueError, "revision= is for a repository on the Hugging Face hub"):
+            vt.load(name, revision="v2")
+        with refuses(ValueError, "token= is for a repository on the Hugging Face hub"):
+            vt.load(name, token="hf_x")
+    with refuses(ValueError, "revision= is for"):
+        vt.load(tmp_path / "a.pth", like="torchvision/vit_b_16", revision="v2")
+
+
 def test_like_what_nobody_knows(tmp_path, refuses):
     torch.save({}, tmp_path / "a.pth")
-    for like, words in {"vit": "neither timm/NAME", "timm/no_such": "no_such", "torchvision/vit_x": "vit_b_16"}.items():
+    wrong = {
+        "vit": "nor timm/NAME",
+        "digits": "is no model of",
+        "timm/no_such": "no_such",
+        "torchvision/vit_x": "vit_b_16",
+    }
+    for like, words in wrong.items():
         with refuses(ValueError, words):
             vt.load(tmp_path / "a.pth", like=like)
 
@@ -275,7 +292,6 @@ def test_another_size_of_our_own():
     [
         ({"image_size": 0}, ValueError, "image_size must be at least 1"),
         ({"image_size": 9}, ValueError, "not divisible by patch"),
-        ({"image_size": 40_000}, ValueError, "at most 65,536"),
         ({"num_classes": -1}, ValueError, "num_classes must be at least 0"),
         ({"num_classes": 2.0}, TypeError, "num_classes must be an int"),
         ({"num_classes": True}, TypeError, "num_classes must be an int"),
@@ -303,6 +319,25 @@ def test_sizes_and_classes_that_do_not_fit(asked, kind, words, refuses):
 def test_unknown_names(name, words, refuses):
     with refuses(ValueError, *words):
         vt.load(name)
+
+
+def test_a_path_of_the_user_s_home(tmp_path, monkeypatch, refuses):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    vt.save(vt.load("digits"), "~/mine")
+    assert (tmp_path / "mine" / "config.json").exists()
+    assert vt.load("~/mine").classes == tuple("0123456789")
+    with refuses(FileNotFoundError, f"there is no folder {tmp_path / 'other'}"):
+        vt.load("~/other")
+    with refuses(FileNotFoundError, "there is no folder"):
+        vt.load("./other")
+
+
+def test_a_published_number_that_is_not_finite_is_named(tmp_path, refuses):
+    theirs = transformers_folder(tmp_path)
+    theirs.vit.layers[1].layernorm_before.bias.data[3] = torch.nan
+    theirs.save_pretrained(tmp_path)
+    with refuses(ValueError, str(tmp_path), "aren't finite: blocks.1.norm1.bias"):
+        vt.load(tmp_path)
 
 
 def test_folders_that_nobody_wrote(tmp_path, refuses):

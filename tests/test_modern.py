@@ -2,20 +2,20 @@
 
 import dataclasses
 import math
-import random
 from functools import partial
 
 import pytest
 import torch
-from peers import randomise, twin
-from timm.layers.pos_embed_sincos import build_rotary_pos_embed
+from peers import randomise
+from timm.layers import SwiGLUPacked
+from timm.models import VisionTransformer
+from torch import nn
 from torch.testing import assert_close
-from transformers.models.dinov3_vit import modeling_dinov3_vit
 
 import vit_tutorial as vt
 from vit_tutorial.variants import modern
-from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
-from vit_tutorial.weights.adapters import from_transformers
+from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, QuickGELU, Rotary
+from vit_tutorial.weights import convert, timm_models
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
 same = partial(assert_close, rtol=0, atol=1e-8)
@@ -241,120 +241,33 @@ def test_a_config_is_hashable_and_survives_json():
     assert hash(back) == hash(config)
 
 
-# ------------------------------------------------------------------------------------------ the same model in a library
+# ------------------------------------------------------------------------------------------ the same part in a library
 
-
-def with_exact_angles(theirs, model):
-    """Timm's model with rotary angles in float64, which it computes in float32 however exact the rest is."""
-    rotary, rope = model.config.rotary, getattr(theirs, "rope", None)
-    if rope is None:
-        return theirs
-    k = torch.arange(model.config.head_dim // 4, dtype=torch.float64)
-    frequencies = rotary.temperature ** (-4 * k / model.config.head_dim)
-    if rotary.coordinates == "centred":
-        rope.periods = 1 / frequencies
-        rope.pos_embed_cached = rope._create_embed(rope.feat_shape, no_aug=True)
-    else:
-        where = {"grid_offset": rope.grid_offset, "grid_indexing": rope.grid_indexing, "in_pixels": False}
-        both = build_rotary_pos_embed(
-            list(model.config.grid), bands=frequencies, ref_feat_shape=rope.ref_feat_shape, dtype=torch.float64, **where
-        )
-        rope.get_embed = lambda *args, **kwargs: torch.cat(both, dim=-1)
-    return theirs
-
-
-NOT_TIMMS = ("both", "attention pooling", "gated, normed", "position bias")  # with these parts alone
-TIMM = [part for part in PARTS if part not in NOT_TIMMS]
-
-
-@pytest.mark.parametrize("part", TIMM)
-def test_timm_s_model_of_the_same_parts_gives_the_same_numbers(part):
-    model = model_of(**PARTS[part])
-    theirs = with_exact_angles(twin("timm", model), model)
-    x = images()
-    with torch.no_grad():
-        same(model(x), theirs(x))
-
-
-TRANSFORMERS = {
-    "DINOv2": {"layer_scale": 0.5, "mlp_dim": 64, "pool": "cls+mean"},
-    "DINOv2, gated": {"layer_scale": 0.5, "mlp_dim": 48, "gated": True, "num_classes": 0},
-    "DINOv2 with registers": {"layer_scale": 0.5, "mlp_dim": 64, "registers": 3, "num_classes": 0},
-    "DINOv3": ARCHITECTURES["dinov3"] | {"num_classes": 0},
-    "DINOv3 plus": ARCHITECTURES["dinov3"] | {"num_classes": 0, "gated": True},
-    "CLIP": ARCHITECTURES["clip"] | {"num_classes": 0},
-    "SigLIP": ARCHITECTURES["siglip"] | {"num_classes": 0},
-    "BEiT": ARCHITECTURES["beit"],
+TIMM = {  # as timm's VisionTransformer is told: whole models of timm's and transformers' are in test_library_models.py
+    "layer scale": {"init_values": 0.5},
+    "registers": {"reg_tokens": 3, "no_embed_class": True},
+    "norm before the blocks": {"pre_norm": True},
+    "quick gelu": {"act_layer": QuickGELU},
+    "tanh gelu": {"act_layer": partial(nn.GELU, approximate="tanh")},
+    "gated": {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU, "mlp_ratio": 3.0},
+    "rms": {"norm_layer": partial(nn.RMSNorm, eps=1e-6), "qk_norm": True},
+    "attention norm": {"scale_attn_norm": True},
+    "MLP norm": {"scale_mlp_norm": True},
+    "mean and its norm": {"global_pool": "avg", "fc_norm": True},
+    "mean of all tokens": {"global_pool": "avg", "fc_norm": False, "pool_include_prefix": True},
+    "attention pooling": {"global_pool": "map", "class_token": False},
+    "no biases": {"qkv_bias": False},
+    "no positions": {"pos_embed": "none"},
 }
 
 
-@pytest.mark.parametrize("case", TRANSFORMERS)
-def test_transformers_model_of_the_same_parts_gives_the_same_numbers(case, monkeypatch):
-    coordinates = modeling_dinov3_vit.get_patches_center_coordinates  # in float32, however exact the rest is
-    exact = lambda rows, columns, dtype, device: coordinates(rows, columns, torch.float64, device)  # noqa: E731
-    monkeypatch.setattr(modeling_dinov3_vit, "get_patches_center_coordinates", exact)
-    model = model_of(dtype=torch.float32, **TRANSFORMERS[case])
-    theirs = twin("transformers", model).double()
-    if (rope := getattr(theirs, "rope_embeddings", None)) is not None:
-        rope.inv_freq = 100.0 ** (-torch.arange(2, dtype=torch.float64) / 2)
+@pytest.mark.parametrize("part", TIMM)
+def test_timm_s_model_with_this_part_gives_the_same_numbers(part):
+    theirs = VisionTransformer(
+        **{"img_size": 32, "patch_size": 8, "num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4} | TIMM[part]
+    )
+    twin = timm_models.twin(randomise(theirs).eval())
+    model = convert.model_of(twin).double()
     x = images()
     with torch.no_grad():
-        same(model.double()(x), from_transformers(theirs).answer(x))
-
-
-CHOICES = {
-    "class_token": [True, False], "registers": [0, 2], "pre_norm": [False, True], "norm": ["layer", "rms"],
-    "qkv_bias": [True, False], "k_bias": [True, False], "qk_norm": [False, True], "attention_norm": [False, True],
-    "layer_scale": [None, 0.5], "gated": [False, True], "mlp_norm": [False, True], "mlp_dim": [48, 64],
-    "rotary": [None, Rotary(), Rotary("index", 10_000.0, (16, 16)), Rotary("index", 100.0), Rotary("centred", 50.0),
-               Rotary("index", 10_000.0, (4, 4), 1.0)],
-    "position": ["learned", "none", "sincos"], "position_bias": [False, True], "final_norm": [True, False],
-    "pool": ["cls", "mean", "attention", "cls+mean"], "pool_prefix": [False, True], "pool_norm": [False, True],
-    "pool_heads": [None, 2], "pool_mlp_dim": [None, 20], "gelu": ["exact", "tanh", "quick"], "norm_eps": [1e-6, 1e-3],
-    "image_size": [32, (32, 16)], "num_classes": [0, 5],
-}  # fmt: skip
-
-
-def random_models(count, seed, most):
-    """So many models of well-known parts and of parts taken at random, which differ from the former in a few."""
-    rng = random.Random(seed)
-    while count:
-        base = rng.choice([{}, *ARCHITECTURES.values()])
-        changes = {name: rng.choice(CHOICES[name]) for name in rng.sample(list(CHOICES), rng.randint(0, most))}
-        try:
-            config = tiny(**base | changes)
-        except ValueError:
-            continue
-        count -= 1
-        model = randomise(ModernViT(config)).eval()
-        if config.pre_norm and config.num_classes:
-            torch.nn.init.zeros_(model.head.bias)  # CLIP's projection has none
-        yield model, images(vt.patches.as_pair(config.image_size, "image_size"), torch.float32)
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
-def test_random_models_go_to_timm_or_are_refused(seed):
-    equal = 0
-    for model, x in random_models(40, seed, most=6):
-        try:
-            theirs = vt.weights.timm_model(model)
-        except ValueError:
-            continue
-        with torch.no_grad():
-            assert_close(theirs(x), model(x), rtol=1e-4, atol=1e-4, msg=str(model.config))
-        equal += 1
-    assert equal > 10
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
-def test_random_models_go_to_transformers_or_are_refused(seed):
-    equal = 0
-    for model, x in random_models(20, seed, most=2):
-        try:
-            theirs = vt.weights.huggingface_model(model)
-        except ValueError:
-            continue
-        with torch.no_grad():
-            assert_close(model(x), from_transformers(theirs).answer(x), rtol=1e-4, atol=1e-4, msg=str(model.config))
-        equal += 1
-    assert equal
+        same(model(x), theirs.double()(x))

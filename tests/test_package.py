@@ -24,7 +24,7 @@ LESSONS = ("patches", "embeddings", "attention", "mlp", "encoder", "vit")  # 01 
 FOLDER = Path(vt.__file__).parent
 NAMES = {
     "MLP", "DropPath", "Embeddings", "EncoderBlock", "MultiHeadSelfAttention", "PatchEmbedding", "ViT", "ViTConfig",
-    "count_macs", "count_parameters", "dot_product_attention", "load", "load_pair", "patchify", "push_to_hub",
+    "count_macs", "count_parameters", "dot_product_attention", "load", "load_pair", "patchify",
     "resize_position_embedding", "save", "sincos_position_embedding", "unpatchify",
 }  # fmt: skip
 

@@ -134,7 +134,7 @@ def test_numbers_that_are_not_finite(tmp_path, refuses):
     state = load_file(tmp_path / "model.safetensors")
     state["text_model.final_layer_norm.weight"][0] = torch.nan
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with refuses(ValueError, "in what the head reads", "inf"):
+    with refuses(ValueError, "aren't finite: norm.weight"):
         vt.load_pair(tmp_path)
 
 
@@ -153,7 +153,7 @@ def test_a_tokenizer_of_another_model(tmp_path, refuses):
 
 
 def test_without_a_text_tower_or_a_tokenizer(tmp_path, refuses):
-    with refuses(ValueError, "'nonsense' is neither a folder nor OWNER/NAME"):
+    with refuses(ValueError, "'nonsense' is neither", "OWNER/NAME"):
         vt.load_pair("nonsense")
     with refuses(ValueError, "digits has no text tower"):
         vt.load_pair("digits")

@@ -78,7 +78,6 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
-    from vit_tutorial.weights import push_to_hub as push_to_hub
     from vit_tutorial.weights import save as save
 
 __version__ = "0.1.0"
@@ -131,7 +130,6 @@ __all__ = [
     "load",
     "load_pair",
     "patchify",
-    "push_to_hub",
     "resize_position_embedding",
     "save",
     "sincos_position_embedding",
@@ -148,7 +146,7 @@ def __getattr__(name: str) -> Any:
         return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
         return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
-    if name in ("load", "load_pair", "push_to_hub", "save"):
+    if name in ("load", "load_pair", "save"):
         return getattr(_imported("vit_tutorial.weights"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.data import Data
 from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.weights import KnowsPreprocessing
 
 Group = dict[str, Any]  # of an optimizer: its parameters and its settings
 
@@ -32,9 +33,9 @@ def check_preprocess(model: nn.Module, data: Data) -> None:
 
     ``model.preprocess`` is what it was trained on; models made here have none, and take any.
     """
-    trained = getattr(model, "preprocess", None)
-    if not isinstance(trained, Preprocessing):
+    if not isinstance(model, KnowsPreprocessing) or model.preprocess is None:
         return
+    trained = model.preprocess
     same_levels = len(trained.mean) == len(data.mean) and np.allclose(
         [*trained.mean, *trained.std], [*data.mean, *data.std], rtol=0, atol=1e-3
     )

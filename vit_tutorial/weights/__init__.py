@@ -1,13 +1,17 @@
 """Lesson 09: from a published model to ours, proven equal, and back. :func:`load` goes the whole way.
 
-Of a published model: ``download`` fetches its files, ``adapters`` reads the facts off the library's live model,
-``convert`` makes ours by a table of ``tables``, ``proof`` compares the two, ``pixels`` the preprocessing.
-``checkpoint`` is this package's own folder, ``files`` reads without running code, ``export`` is the way back, ``pairs``
-has both towers of CLIP and SigLIP.
+In this order: ``loading``, the name; ``timm_models``, ``torchvision_models`` or ``transformers_models``, what the
+library builds, and the facts that no tensor shows; ``tables``, the names of its tensors; ``convert``, our model of it,
+and the proof.
+
+Beside the way: ``assembly`` puts tensors into our models, ``pixels`` compares the preprocessing, ``files`` downloads
+and reads without running code, ``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and
+``pairs`` has both towers of CLIP and SigLIP.
 """
 
-from vit_tutorial.weights.checkpoint import Trained, check_savable, push_to_hub, save, shipped
+from vit_tutorial.weights.checkpoint import KnowsPreprocessing, Trained, check_savable, save, shipped
 from vit_tutorial.weights.export import (
+    copy_into,
     huggingface_model,
     timm_model,
     to_huggingface,
@@ -20,13 +24,14 @@ from vit_tutorial.weights.loading import load
 from vit_tutorial.weights.pairs import Pair, load_pair
 
 __all__ = [
+    "KnowsPreprocessing",
     "Pair",
     "Trained",
     "check_savable",
+    "copy_into",
     "huggingface_model",
     "load",
     "load_pair",
-    "push_to_hub",
     "read",
     "save",
     "shipped",

@@ -1,27 +1,115 @@
-"""Lesson 09: our model of a library's live one: its config, its tensors, another head, another image size."""
+"""Lesson 09: our model of a library's live one, and the proof that both compute the same.
+
+Three things make our model: the tensors under our names (:mod:`.tables`), the facts that their shapes show, and the
+facts that no shape shows, read off the live model. :func:`prove` decides whether that was right: the same random images
+go through both models, and are compared block by block. So nothing here has to be believed.
+
+Float32 rounds a little differently where the same sum is taken in another order, so "equal" is: nowhere further apart
+than 1e-4 of the standard deviation of the library's own numbers. A head too many, an epsilon or another GELU is more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.nn.functional import gelu, silu
 
-from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
-from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.variants.modern import ModernConfig, build
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.modern import ModernConfig, QuickGELU
+from vit_tutorial.variants.text import TextTower
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import tables
-from vit_tutorial.weights.adapters import Twin
-from vit_tutorial.weights.tables import State
+from vit_tutorial.weights.assembly import class_tokens, model_from
+from vit_tutorial.weights.tables import State, Table
 
-PLAIN = {field.name for field in fields(ViTConfig)}
-COUNTER = "num_batches_tracked"  # a batch norm counts its training steps; nothing reads it, so files go without
-LARGEST_GRID = 65_536  # patches, 256 x 256
+ALLOWED = 1e-4  # of the standard deviation of the library's numbers
+NEEDED = ("blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
+SWITCHES = {  # a field of ModernConfig: the tensor that shows it
+    "class_token": "embed.cls_token",
+    "pre_norm": "embed.norm.weight",
+    "qk_norm": "blocks.0.attention.q_norm.weight",
+    "attention_norm": "blocks.0.attention.norm.weight",
+    "position_bias": "blocks.0.attention.position_bias",
+    "mlp_norm": "blocks.0.mlp.norm.weight",
+    "final_norm": "norm.weight",
+    "pool_norm": "pool_norm.weight",
+}
+HEADS = ("num_heads", "num_attention_heads")  # what the libraries call them
+EPSILON = ("eps", "variance_epsilon")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exact": gelu,
+    "tanh": lambda x: gelu(x, approximate="tanh"),
+    "quick": QuickGELU(),
+    "gated": silu,
+}
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A library's live model, in evaluation mode and float32, and what is known of it.
+
+    Raises:
+        ValueError: no Vision Transformer, by the names of the table.
+    """
+
+    model: nn.Module
+    tower: nn.Module  # the part of the model that the table's names belong to
+    table: Table
+    tensors: State  # the model's, under the table's names
+    answer: Callable[[Tensor], Tensor]  # what ours is to equal: inputs (B, …) -> (B, K)
+    facts: Mapping[str, Any]  # fields of our config that neither a shape nor a block shows
+    rotates_neighbours: bool = False  # rotary pairs are (2 i, 2 i + 1), and not (i, i + d / 2) as ours
+    columns_first: bool = False  # rotary pairs of the columns stand before those of the rows
+    left_over: tuple[int, int] = (0, 0)  # rows and columns of the image that its patches leave out
+    recipe: ResizeRecipe = "timm"  # how it resizes learned positions
+    any_size: bool = False  # whether it takes images of other sizes than its own, and resizes positions itself
+
+    def __post_init__(self) -> None:
+        if lacking := [our for our in NEEDED if our not in self.names]:
+            raise ValueError(f"{type(self.model).__name__} has nothing that our tables know as {lacking[0]}")
+
+    @cached_property
+    def names(self) -> dict[str, list[str]]:
+        """Our names, and theirs for each."""
+        return {row.our: row.their for row in tables.rows_of(self.table, self.tensors)}
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """Its blocks, which stand where the first norm's names say."""
+        norms = [names[0] for our, names in self.names.items() if our.endswith("norm1.weight")]
+        return [self.tower.get_submodule(name.rsplit(".", 2)[0]) for name in norms]
+
+    @property
+    def heads(self) -> list[nn.Module]:
+        """The layers that answer: one, two (DeiT's), or none."""
+        layers = [name.removesuffix(".weight") for name in self.names.get("head.weight", [])]
+        tower, model = dict(self.tower.named_modules()), dict(self.model.named_modules())
+        return [tower[name] if name in tower else model[name] for name in layers]
+
+
+class Published(NamedTuple):
+    """A published model as its library built it, and what stands beside it."""
+
+    twin: Twin
+    preprocess: Preprocessing
+    classes: tuple[str, ...]
+
+
+def tensors_of(model: nn.Module, tower: nn.Module) -> State:
+    """The model's tensors, the names of those in the tower without the tower's own."""
+    name = next(name for name, module in model.named_modules() if module is tower)
+    prefix = f"{name}." if name else ""
+    return {name.removeprefix(prefix): tensor for name, tensor in model.state_dict().items()}
+
+
+# ----------------------------------------------------------------------------------------------------------- our model
 
 
 def model_of(twin: Twin) -> ViT:
@@ -30,108 +118,135 @@ def model_of(twin: Twin) -> ViT:
     Raises:
         ValueError: parts that the configs can't express, or tensors that aren't there.
     """
-    read = tables.read(twin.table, twin.tensors).ours
-    ours = {our: tensor for our, tensor in read.items() if tensor.numel()}  # DINOv3 may have no registers, in a tensor
-    shown = shown_by(ours)
-    if shown["pool"] == "distilled" and "head.weight" in ours and ours["head.weight"].shape[1] == shown["dim"]:
-        head = ours["head.weight"]  # which reads the class token alone
-        ours["head.weight"] = torch.cat([head, torch.zeros_like(head)], dim=1)  # (K, 2 D)
-    if "head.weight" in ours and "head.bias" not in ours:
-        ours["head.bias"] = ours["head.weight"].new_zeros(len(ours["head.weight"]))
-    config = config_of({**shown, **twin.facts})
-    ours = with_positions(ours, config)
-    if isinstance(config, ModernConfig) and config.rotary is not None:
-        ours = reorder_pairs(ours, config.num_heads, twin.neighbours, twin.columns_first)
-    return assemble(config, ours)
+    ours = tables.to_ours(twin.table, twin.tensors)
+    ours = {our: tensor for our, tensor in ours.items() if tensor.numel()}  # DINOv3 may have a tensor of no registers
+    config = config_of({**shape_facts(ours), **block_facts(twin), **twin.facts})
+    ours = _with_whole_head(ours, config)
+    ours = _with_positions(ours, config)
+    ours = move_rotary_pairs(ours, config.num_heads, twin)
+    return model_from(config, ours)
 
 
-def shown_by(ours: Mapping[str, Tensor]) -> dict[str, Any]:
+def shape_facts(ours: State) -> dict[str, Any]:
     """The fields of a config that names and shapes show."""
     patches = ours.get("embed.patches.proj.weight")
     if patches is None or patches.ndim != 4:
         raise ValueError("the patches aren't made by one convolution: a part that ModernConfig can't express")
     D, C, P, Q = patches.shape
-    head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[1]
-    class_tokens = ours["embed.cls_token"].shape[1] if "embed.cls_token" in ours else 0
-    pool = "cls"
-    if "pool.probe" in ours:
-        pool = "attention"
-    elif class_tokens == 2:
-        pool = "distilled"
-    elif head is not None and head.shape[1] == 2 * D:
-        pool = "cls+mean"
-    elif "pool_norm.weight" in ours or class_tokens == 0:
-        pool = "mean"
-    shown = {
+    hidden, rows = ours["blocks.0.mlp.fc2.weight"].shape[1], len(ours["blocks.0.mlp.fc1.weight"])
+    no_k_bias = "blocks.0.attention.bias" in ours
+    return {field: name in ours for field, name in SWITCHES.items()} | {
         "patch_size": (P, Q),
         "in_channels": C,
-        "num_classes": 0 if head is None else len(head),
+        "num_classes": len(ours["head.weight"]) if "head.weight" in ours else 0,
         "dim": D,
         "depth": len({our.split(".")[1] for our in ours if our.startswith("blocks.")}),
         "mlp_dim": hidden,
-        "qkv_bias": "blocks.0.attention.qkv.bias" in ours or "blocks.0.attention.bias" in ours,
-        "k_bias": "blocks.0.attention.bias" not in ours,
+        "gated": rows == 2 * hidden,
+        "qkv_bias": no_k_bias or "blocks.0.attention.qkv.bias" in ours,
+        "k_bias": not no_k_bias,
         "position": "learned" if "embed.position" in ours else "none",
-        "pool": pool,
-        "class_token": class_tokens > 0,
         "registers": ours["embed.registers"].shape[1] if "embed.registers" in ours else 0,
-        "pre_norm": "embed.norm.weight" in ours,
         "norm": "layer" if "blocks.0.norm1.bias" in ours else "rms",
-        "qk_norm": "blocks.0.attention.q_norm.weight" in ours,
-        "attention_norm": "blocks.0.attention.norm.weight" in ours,
         "layer_scale": 1e-5 if "blocks.0.scale1.gamma" in ours else None,
-        "gated": len(ours["blocks.0.mlp.fc1.weight"]) == 2 * hidden,
-        "mlp_norm": "blocks.0.mlp.norm.weight" in ours,
-        "position_bias": "blocks.0.attention.position_bias" in ours,
-        "final_norm": "norm.weight" in ours,
-        "pool_norm": "pool_norm.weight" in ours,
+        "pool": _pooling(ours, D),
     }
-    return shown | ({"pool_mlp_dim": len(ours["pool.mlp.fc1.weight"])} if pool == "attention" else {})
+
+
+def _pooling(ours: State, D: int) -> str:
+    """What the head reads, as tensors show it."""
+    if "pool.probe" in ours:
+        return "attention"
+    if "embed.cls_token" not in ours or "pool_norm.weight" in ours:
+        return "mean"
+    if ours["embed.cls_token"].shape[1] == 2:
+        return "distilled"
+    if "head.weight" in ours and ours["head.weight"].shape[1] == 2 * D:
+        return "cls+mean"
+    return "cls"
+
+
+def block_facts(twin: Twin) -> dict[str, Any]:
+    """What the first block shows, in all libraries alike: heads, epsilon, activation function."""
+    block = twin.blocks[0]
+    norm = twin.tower.get_submodule(twin.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
+    return {"num_heads": _attribute(block, HEADS), "norm_eps": _attribute(norm, EPSILON), **_activation(block)}
+
+
+def _attribute(module: nn.Module, names: Sequence[str]) -> float:
+    """The first number of these names in the module or one of its parts."""
+    for part in module.modules():
+        for name in names:
+            if isinstance(value := getattr(part, name, None), (int, float)):
+                return value
+    raise ValueError(f"{type(module).__name__} has no attribute {' or '.join(names)}")
+
+
+def _activation(block: nn.Module) -> dict[str, Any]:
+    """Which activation function the block has, by what it computes."""
+    x = torch.linspace(-4, 4, 101)
+    for part in block.modules():
+        if part.state_dict():  # a layer with numbers of its own
+            continue
+        for name, function in ACTIVATIONS.items():
+            try:
+                same = torch.allclose(part(x), function(x), rtol=1e-6, atol=1e-6)
+            except (TypeError, RuntimeError):  # a part that takes something else
+                break
+            if same:
+                return {"gated": True} if name == "gated" else {"gelu": name}
+    raise ValueError(f"{type(block).__name__} has none of the activation functions {', '.join(ACTIVATIONS)}")
 
 
 def config_of(facts: Mapping[str, Any]) -> ViTConfig:
     """The plain config if that is enough, else the modern one."""
-    usual = {"pool_heads": facts["num_heads"], "pool_mlp_dim": facts["mlp_dim"]}
-    facts = {name: value for name, value in facts.items() if name not in usual or value != usual[name]}
-    modern = {field.name: field.default for field in fields(ModernConfig) if field.name not in PLAIN}
-    if not facts["class_token"] and facts["pool"] == "mean":  # the plain config's mean has no class token
-        modern["class_token"] = False
-    plain = facts["pool"] == "cls" or (facts["pool"] == "mean" and not facts["class_token"])
-    plain = plain and facts.get("gelu") != "quick"
-    if plain and all(facts.get(name, default) == default for name, default in modern.items()):
-        return ViTConfig(**{name: value for name, value in facts.items() if name in PLAIN})
-    return ModernConfig(**{"gelu": "exact", **facts})
+    config = ModernConfig(**facts)
+    if config.pool not in ("cls", "mean") or config.gelu == "quick":
+        return config
+    plain = {field.name: getattr(config, field.name) for field in fields(ViTConfig)}
+    same = ModernConfig(**plain, class_token=config.pool == "cls")  # the plain config's mean has no class token
+    return ViTConfig(**plain) if config == same else config
 
 
-def with_positions(ours: State, config: ViTConfig) -> State:
+def _with_whole_head(ours: State, config: ViTConfig) -> State:
+    """Zeros for a bias that the head doesn't have, and for the second class token if it reads the first alone."""
+    if "head.weight" not in ours:
+        return ours
+    weight = ours["head.weight"]  # (K, D) or (K, 2 D)
+    bias = ours.get("head.bias", weight.new_zeros(len(weight)))  # (K,)
+    if isinstance(config, ModernConfig) and config.pool == "distilled" and weight.shape[1] == config.dim:
+        weight = torch.cat([weight, torch.zeros_like(weight)], dim=1)  # (K, 2 D)
+    return {**ours, "head.weight": weight, "head.bias": bias}
+
+
+def _with_positions(ours: State, config: ViTConfig) -> State:
     """Positions as ours are: a row for each class token, zeros where they have none, and none for the registers."""
     position = ours.get("embed.position")
     if position is None:
         return ours
-    registers = config.registers if isinstance(config, ModernConfig) else 0
-    first, N = config.prefix_tokens - registers, config.grid[0] * config.grid[1]
+    first, N = class_tokens(config), config.grid[0] * config.grid[1]
+    registers = config.prefix_tokens - first
     if registers and position.shape[1] == first + registers + N:
         ours = {**ours, "embed.registers": ours["embed.registers"] + position[:, first : first + registers]}
         position = torch.cat([position[:, :first], position[:, first + registers :]], dim=1)
     if first and position.shape[1] == N:
         position = torch.cat([position.new_zeros(1, first, position.shape[2]), position], dim=1)
-    return {**ours, "embed.position": position}
+    return {**ours, "embed.position": position}  # (1, first + N, D)
 
 
-def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: bool, back: bool = False) -> State:
-    """Rotary pairs (2 i, 2 i + 1), or those of the columns first, moved to where ours are: (i, i + d / 2), rows first.
+def move_rotary_pairs(ours: State, num_heads: int, twin: Twin, *, back: bool = False) -> State:
+    """The twin's rotary pairs moved to where ours are: (i, i + d / 2), those of the rows first. ``back`` undoes it.
 
-    Queries and keys move alike, so no score changes. ``back`` undoes it.
+    Queries and keys move alike, so no score changes.
     """
-    if not neighbours and not columns_first:
+    if not twin.rotates_neighbours and not twin.columns_first:
         return ours
     d = len(ours["blocks.0.norm1.weight"]) // num_heads
-    order = torch.arange(d)
-    order = order.view(d // 2, 2).mT if neighbours else order.view(2, d // 2)  # ours from theirs
-    if columns_first:
-        order = order.roll(-(d // 4), dims=1)
-    within = order.flatten().argsort() if back else order.flatten()
-    rows = torch.cat([within + head * d for head in range(num_heads)])  # (D,)
+    pairs = torch.arange(d).view(d // 2, 2).mT if twin.rotates_neighbours else torch.arange(d).view(2, d // 2)
+    if twin.columns_first:
+        pairs = pairs.roll(-(d // 4), dims=1)
+    order = pairs.flatten().argsort() if back else pairs.flatten()  # (d,), ours from theirs
+    rows = torch.cat([order + d * head for head in range(num_heads)])  # (D,)
     moved = dict(ours)
     for name, tensor in ours.items():
         if name.endswith(("attention.qkv.weight", "attention.qkv.bias")):
@@ -140,95 +255,79 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
         elif name.endswith("attention.bias"):  # of q and v
             moved[name] = torch.stack([tensor[0][rows], tensor[1]])
         elif name.endswith(("q_norm.weight", "q_norm.bias", "k_norm.weight", "k_norm.bias")):
-            moved[name] = tensor[within]
+            moved[name] = tensor[order]
     return moved
 
 
-def assemble(config: Any, state: Mapping[str, Tensor], make: Callable[[Any], Any] = build) -> Any:
-    """The model that ``make`` builds of the config, with these very tensors as its parameters, in evaluation mode.
+# ----------------------------------------------------------------------------------------------------------- the proof
 
-    Nothing is copied, but for tensors of another precision than float32, and nothing initialised.
 
-    Raises:
-        ValueError: names that are missing or too many, or other shapes: which.
+def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> None:
+    """Raise a ValueError, which names the first place, unless our model computes what the library's does.
+
+    Args:
+        model: ours.
+        twin: the library's.
+        inputs: what the library's model gets, by default random images; ours gets it without what is left over.
     """
-    with without_numbers():
-        model = make(config)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    missing = [name for name in shapes if name not in state and not name.endswith(COUNTER)]
-    beyond = [name for name in state if name not in shapes]
-    common = shapes.keys() & state.keys()
-    other = [f"{n} {tuple(t.shape)} for {shapes[n]}" for n, t in state.items() if n in common and t.shape != shapes[n]]
-    for names, what in ((missing, "missing"), (beyond, "unexpected"), (other, "of another shape")):
-        if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            kind = type(config).__name__
-            raise ValueError(f"tensors {what}: {', '.join(names[:5])}{more}: another architecture than {kind} has")
-    floats = {name: tensor.detach().float() for name, tensor in state.items() if not name.endswith(COUNTER)}
-    counters = {name: torch.tensor(0) for name in shapes if name.endswith(COUNTER)}
-    model.load_state_dict(floats | counters, assign=True)
-    return model.eval()
+    if inputs is None:
+        inputs = random_images(cast(ViT, model), twin)
+    kind = type(twin.model).__name__
+    (rows, columns), last = twin.left_over, inputs.shape[-2:]
+    with torch.inference_mode():
+        try:
+            expected = trace(twin.answer, twin.blocks, twin.heads, inputs)
+        except Exception as error:  # whatever a library raises for images that aren't for it
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
+        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(twin.left_over) else inputs
+        found = trace(model, list(model.blocks), [model.head], whole)
+    places = ["before block 0", *(f"after block {i}" for i in range(len(twin.blocks)))]
+    places += ["in what the head reads", "in the answer"]
+    found[-2] = found[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
+    for place, theirs, ours in zip(places, expected, found, strict=True):
+        if (difference := relative_difference(ours, theirs)) > ALLOWED:
+            raise ValueError(
+                f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
+                f"deviation, where {ALLOWED:g} is allowed: a part that ModernConfig can't express"
+            )
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves normal_ out, which on the meta device would load torch's compiler and take seconds; and a power of sines.
-
-    Once that compiler is loaded, a number to the power of a tensor on the meta device is an error.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if func in (nn.init.normal_, Tensor.normal_):
-            return given["tensor"] if "tensor" in given else args[0]
-        if func is Tensor.__rpow__ and args[0].is_meta:  # rotary angles are numbers even here
-            return args[0]
-        return func(*args, **given)
+def random_images(model: ViT, twin: Twin) -> Tensor:
+    """Two images (2, C, H, W) for the twin: noise, and faint noise, in which epsilon counts more."""
+    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), twin.left_over
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, model.config.in_channels, H + rows, W + columns, generator=generator)
+    images *= torch.tensor([1.0, 1e-2])[:, None, None, None]
+    return images.to(next(model.parameters()).dtype)
 
 
-@contextmanager
-def without_numbers() -> Iterator[None]:
-    """What is built inside has shapes, and no numbers: it takes no memory, and hardly any time."""
-    with torch.device("meta"), _NothingDrawn():
-        yield
+def relative_difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
+    if found.shape != expected.shape or not bool(expected.isfinite().all() & found.isfinite().all()):
+        return float("inf")
+    largest, spread = (found - expected).abs().max().item(), expected.std().item()
+    return largest / spread if spread else float(largest and "inf")
 
 
-def with_head(model: ViT, num_classes: int) -> ViT:
-    """The same model with a new head of zeros for so many classes; 0: with none."""
-    config = replace(model.config, num_classes=num_classes)
-    state = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
-    if num_classes:
-        width = config.head_width if isinstance(config, ModernConfig) else config.dim
-        state["head.weight"] = torch.zeros(num_classes, width)
-        state["head.bias"] = torch.zeros(num_classes)
-    return assemble(config, state)
+def trace(
+    answer: Callable[[Tensor], Tensor], blocks: Sequence[nn.Module], heads: Sequence[nn.Module], inputs: Tensor
+) -> list[Tensor]:
+    """The tokens before the first block, then after each (B, T, D); what the heads read; the answer."""
+    tokens: list[Tensor] = []
+    read: list[Tensor] = []
 
+    def keep(module: nn.Module, args: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+        if not tokens:
+            tokens.append(args[0])
+        tokens.append(output[0] if isinstance(output, tuple) else output)
 
-def with_size(model: ViT, image_size: Size, recipe: ResizeRecipe = "timm") -> ViT:
-    """The same model for images of another size.
-
-    Learned positions are resized, as :func:`resize_position_embedding` does it; sines are computed anew. Position
-    biases (BEiT's) are for one size: a ValueError.
-    """
-    check_size(image_size, model.config.patch_size)
-    old, config = model.config, replace(model.config, image_size=image_size)
-    state = dict(model.state_dict())
-    if config.grid == old.grid:
-        return assemble(config, state)
-    prefix = config.prefix_tokens - (config.registers if isinstance(config, ModernConfig) else 0)
-    if config.position == "learned":
-        state["embed.position"] = resize_position_embedding(
-            state["embed.position"], old.grid, config.grid, prefix_tokens=prefix, recipe=recipe
-        )
-    elif config.position == "sincos":
-        grid = sincos_position_embedding(config.grid, config.dim)  # (1, N, D)
-        state["embed.position"] = torch.cat([torch.zeros(1, prefix, config.dim), grid], dim=1)
-    if isinstance(config, ModernConfig) and config.position_bias:
-        raise ValueError(f"position biases of {old.grid} patches aren't resized here: give image_size={old.image_size}")
-    return assemble(config, state)
-
-
-def check_size(image_size: Size, patch_size: Size) -> None:
-    """Raise a ValueError for more patches than attention could ever hold."""
-    (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
-    if (N := H // P * (W // Q)) > LARGEST_GRID:
-        raise ValueError(f"image_size {image_size} has {N:,} patches of {patch_size}: at most {LARGEST_GRID:,}")
+    hooks = [block.register_forward_hook(keep) for block in blocks]
+    hooks += [head.register_forward_hook(lambda module, args, output: read.append(args[0])) for head in heads]
+    try:
+        final = answer(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    features = torch.cat(read, dim=1) if read else final
+    return [*tokens, features, final]

@@ -1,26 +1,74 @@
 """Lesson 09: our tensors in other libraries' models, by the tables that read theirs, and proven in the same way.
 
-Each library has two functions: one returns its live model, the other that model's state dict. What a library's model
-can't express is a ValueError that names it.
+A plain ViT has a model in each library: one function returns it live, another its state dict. A model with newer parts
+goes back into the library's model that it came from, which you build::
+
+    theirs = timm.create_model("vit_small_patch14_dinov2", num_classes=2)
+    vt.weights.copy_into(model, theirs)
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
 from vit_tutorial.data.extras import needed
 from vit_tutorial.patches import as_pair
-from vit_tutorial.variants.modern import ModernConfig, QuickGELU
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import adapters, checkpoint, convert, proof, tables
-from vit_tutorial.weights.adapters import Twin
+from vit_tutorial.weights import checkpoint, convert, tables, timm_models, torchvision_models, transformers_models
+from vit_tutorial.weights.assembly import class_tokens
+from vit_tutorial.weights.convert import Twin
 from vit_tutorial.weights.tables import State
+
+
+def copy_into(model: ViT, theirs: nn.Module) -> nn.Module:
+    """A model of timm's, torchvision's or transformers' with our tensors, in evaluation mode, equal to ours.
+
+    Raises:
+        TypeError: a model with parts of its own.
+        ValueError: the library's model has other parts or sizes: which, or where the two first differ.
+    """
+    checkpoint.check_savable(model)
+    twin = _twin(theirs.to(_dtype(model)).eval())
+    tables.to_theirs(twin.table, _as_theirs(model, twin), twin.tensors)
+    convert.prove(copy.deepcopy(model).to(_dtype(model)).eval(), twin)
+    return theirs
+
+
+def _dtype(model: ViT) -> torch.dtype:
+    """The model's precision, or float32 for a lower one."""
+    return torch.promote_types(next(model.parameters()).dtype, torch.float32)
+
+
+def _twin(theirs: nn.Module) -> Twin:
+    """What is known of a model, by the library that its class comes from."""
+    modules = {"timm": timm_models, "torchvision": torchvision_models, "transformers": transformers_models}
+    library = type(theirs).__module__.partition(".")[0]
+    if library not in modules:
+        raise TypeError(f"a model of {', '.join(modules)} is needed, got {type(theirs).__name__}")
+    return modules[library].twin(theirs)
+
+
+def _as_theirs(model: ViT, twin: Twin) -> State:
+    """Our tensors, with what is laid out in another way there: rotary pairs, positions of patches alone, no bias."""
+    config = model.config
+    ours = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    ours = convert.move_rotary_pairs(ours, config.num_heads, twin, back=True)
+    prefix = class_tokens(config)
+    if prefix and "embed.position" in twin.names and "embed.position" in ours:
+        position = ours["embed.position"]  # (1, prefix + N, D)
+        if twin.tensors[twin.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
+            ours["embed.cls_token"] = ours["embed.cls_token"] + position[:, :prefix]
+            ours["embed.position"] = position[:, prefix:]
+    if "head.weight" in twin.names and "head.bias" not in twin.names and ours.pop("head.bias").any():
+        raise ValueError(f"{type(twin.model).__name__}'s projection has no bias, and this head's isn't zero")
+    return ours
+
+
+# -------------------------------------------------------------------------------------------------------- a plain model
 
 
 def to_timm(model: ViT) -> State:
@@ -38,130 +86,35 @@ def to_huggingface(model: ViT) -> State:
     return dict(huggingface_model(model).state_dict())
 
 
-def filled(model: ViT, theirs: nn.Module, adapter: Callable[[nn.Module], Twin]) -> nn.Module:
-    """A library's model with our tensors, in our precision or float32, equal to ours.
-
-    Raises:
-        TypeError: a model with parts of its own.
-        ValueError: parts that the library's model doesn't have.
-    """
-    checkpoint.check_savable(model)
-    dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
-    config, theirs = model.config, theirs.to(dtype).eval().requires_grad_(False)
-    twin = adapter(theirs)
-    ours = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    if isinstance(config, ModernConfig) and config.rotary is not None:
-        ours = convert.reorder_pairs(ours, config.num_heads, twin.neighbours, twin.columns_first, back=True)
-    place = twin.theirs.get("embed.position", [""])[0]
-    classes = config.prefix_tokens - (config.registers if isinstance(config, ModernConfig) else 0)
-    if place and classes and "embed.position" in ours:
-        position = ours["embed.position"]
-        if twin.tensors[place].shape[-2] == position.shape[1] - classes:  # theirs are the patches' alone
-            ours["embed.cls_token"] = ours["embed.cls_token"] + position[:, :classes]
-            ours["embed.position"] = position[:, classes:]
-    no_bias = "head.weight" in twin.theirs and "head.bias" not in twin.theirs
-    if no_bias and ours.pop("head.bias").any():
-        raise ValueError(f"{type(theirs).__name__}'s projection has no bias, and this head's isn't zero")
-    tables.write(twin.table, ours, twin.tensors)
-    proof.prove(copy.deepcopy(model).to(dtype).eval(), twin)
-    return theirs.requires_grad_(True)
-
-
-# ---------------------------------------------------------------------------------------------------------------- timm
-
-
 def timm_model(model: ViT) -> nn.Module:
-    """Timm's ``VisionTransformer``, ``VisionTransformerDistilled``, ``Eva`` or ``Beit`` with this model's tensors.
+    """Timm's ``VisionTransformer`` with this plain model's tensors.
 
     Raises:
-        ValueError: parts that none of them has together.
+        ValueError: newer parts: see :func:`copy_into`.
         TypeError: no model, or one with parts of its own.
     """
     with needed():
-        import timm
+        from timm.models import VisionTransformer
 
-    checkpoint.check_savable(model)
-    config = model.config
-    modern = config if isinstance(config, ModernConfig) else ModernConfig(**_as_modern(config))
-    shared: dict[str, Any] = dict(
+    config = _plain_config(model)
+    theirs = VisionTransformer(
         img_size=config.image_size, patch_size=config.patch_size, in_chans=config.in_channels,
         num_classes=config.num_classes, embed_dim=config.dim, depth=config.depth, num_heads=config.num_heads,
-        qkv_bias=config.qkv_bias, init_values=modern.layer_scale,
-        norm_layer=partial(nn.RMSNorm if modern.norm == "rms" else nn.LayerNorm, eps=config.norm_eps),
-        mlp_ratio=(config.mlp_dim + 0.01) / config.dim,
-        global_pool={"cls": "token", "mean": "avg", "attention": "map"}.get(config.pool, "token"),
+        mlp_ratio=(config.mlp_dim + 0.01) / config.dim, qkv_bias=config.qkv_bias,
+        global_pool={"cls": "token", "mean": "avg"}[config.pool], class_token=config.pool == "cls", fc_norm=False,
+        pos_embed="none" if config.position == "none" else "learn",
+        norm_layer=partial(nn.LayerNorm, eps=config.norm_eps),
+        act_layer=partial(nn.GELU, approximate="tanh" if config.gelu == "tanh" else "none"),
     )  # fmt: skip
-    no_k_bias = config.qkv_bias and not modern.k_bias
-    if modern.position_bias:
-        if modern.pool == "attention":
-            raise ValueError("timm's Beit has no attention pooling: this model has position biases and pools so")
-        found: nn.Module = timm.models.beit.Beit(
-            **shared, use_abs_pos_emb=config.position == "learned", use_rel_pos_bias=True, use_fc_norm=modern.pool_norm
-        )
-    elif modern.rotary is not None or no_k_bias or (modern.gated and modern.mlp_norm):
-        found = timm.models.eva.Eva(**shared, **_eva(modern))
-    else:
-        found = _timm_vit(modern, shared)
-    return filled(model, found, adapters.from_timm)
-
-
-def _as_modern(config: ViTConfig) -> dict[str, Any]:
-    """The plain config's fields in the modern one."""
-    return {**vars(config), "class_token": config.pool == "cls"}
-
-
-def _timm_vit(config: ModernConfig, shared: dict[str, Any]) -> nn.Module:
-    from timm.layers import SwiGLUPacked
-    from timm.models import deit, vision_transformer
-
-    acts = {"exact": nn.GELU, "tanh": partial(nn.GELU, approximate="tanh"), "quick": QuickGELU}
-    shared = {**shared, "act_layer": acts[config.gelu]}
-    if config.pool == "distilled":
-        return deit.VisionTransformerDistilled(**shared)
-    if config.gated:
-        shared |= {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU, "mlp_ratio": 2 * shared["mlp_ratio"]}
-    return vision_transformer.VisionTransformer(
-        **shared, qk_norm=config.qk_norm, scale_attn_norm=config.attention_norm, scale_mlp_norm=config.mlp_norm,
-        class_token=config.class_token, reg_tokens=config.registers, no_embed_class=config.registers > 0,
-        pos_embed="none" if config.position == "none" else "learn", pre_norm=config.pre_norm,
-        final_norm=config.final_norm or config.pool_norm, fc_norm=config.pool_norm,
-        pool_include_prefix=config.pool_prefix,
-    )  # fmt: skip
-
-
-def _eva(config: ModernConfig) -> dict[str, Any]:
-    parts: dict[str, Any] = dict(
-        class_token=config.class_token, num_reg_tokens=config.registers, no_embed_class=config.registers > 0,
-        use_abs_pos_emb=config.position != "none", qk_norm=config.qk_norm, scale_attn_inner=config.attention_norm,
-        swiglu_mlp=config.gated, scale_mlp=config.mlp_norm, use_pre_transformer_norm=config.pre_norm,
-        use_post_transformer_norm=config.final_norm, use_fc_norm=config.pool_norm,
-        qkv_fused=not (config.gated and config.mlp_norm),  # as EVA-02's base and large have it
-        attn_type="eva" if config.qkv_bias and not config.k_bias else "rope",  # which has a bias of k
-    )  # fmt: skip
-    if config.rotary is None:
-        return parts
-    centred = config.rotary.coordinates == "centred"
-    return parts | dict(
-        use_rot_pos_emb=True, rope_type="dinov3" if centred else "cat", rope_temperature=config.rotary.temperature,
-        rope_rotate_half=centred, ref_feat_shape=config.rotary.reference, rope_grid_offset=config.rotary.offset,
-    )  # fmt: skip
-
-
-# --------------------------------------------------------------------------------------------------------- torchvision
+    return copy_into(model, theirs)
 
 
 def torchvision_model(model: ViT) -> nn.Module:
-    """Torchvision's ``VisionTransformer`` with this model's tensors.
-
-    Raises:
-        ValueError: a rectangle, or parts that it doesn't have.
-        TypeError: no model, or one with parts of its own.
-    """
+    """Torchvision's ``VisionTransformer`` with this plain model's tensors; raises what :func:`timm_model` raises."""
     with needed():
         from torchvision.models import VisionTransformer
 
-    checkpoint.check_savable(model)
-    config = model.config
+    config = _plain_config(model)
     (H, W), (P, Q) = as_pair(config.image_size, "image_size"), as_pair(config.patch_size, "patch_size")
     if H != W or P != Q or config.in_channels != 3:
         raise ValueError("torchvision's ViT takes squares in square patches of three channels: to_timm takes others")
@@ -171,66 +124,36 @@ def torchvision_model(model: ViT) -> nn.Module:
     )  # fmt: skip
     if not config.num_classes:
         theirs.heads = nn.Identity()
-    return filled(model, theirs, adapters.from_torchvision)
-
-
-# -------------------------------------------------------------------------------------------------------- transformers
+    return copy_into(model, theirs)
 
 
 def huggingface_model(model: ViT) -> nn.Module:
-    """The one of transformers' models that has these parts, with this model's tensors: ``.save_pretrained(folder)``.
+    """Transformers' ``ViTForImageClassification``, or without a head ``ViTModel``, with this plain model's tensors.
 
-    ViT, DINOv2 with or without registers, DINOv3, BEiT, CLIP's or SigLIP's image tower.
-
-    Raises:
-        ValueError: parts that none of them has together.
-        TypeError: no model, or one with parts of its own.
+    Its ``.save_pretrained(folder)`` writes a folder as transformers reads it. Raises what :func:`timm_model` raises.
     """
     with needed():
-        import transformers
+        from transformers import ViTConfig as TheirConfig
+        from transformers import ViTForImageClassification, ViTModel
 
-    checkpoint.check_savable(model)
-    config = model.config
-    name, settings = _huggingface_kind(config)
+    config = _plain_config(model)
     (H, W), (P, Q) = as_pair(config.image_size, "image_size"), as_pair(config.patch_size, "patch_size")
-    fields: dict[str, Any] = dict(
+    settings = TheirConfig(
         image_size=H if H == W else [H, W], patch_size=P if P == Q else [P, Q], num_channels=config.in_channels,
         hidden_size=config.dim, num_hidden_layers=config.depth, num_attention_heads=config.num_heads,
-        intermediate_size=config.mlp_dim, layer_norm_eps=config.norm_eps,
-        qkv_bias=config.qkv_bias, num_labels=config.num_classes, projection_dim=config.num_classes,
-        hidden_act={"exact": "gelu", "tanh": "gelu_pytorch_tanh", "quick": "quick_gelu"}[config.gelu],
+        intermediate_size=config.mlp_dim, layer_norm_eps=config.norm_eps, qkv_bias=config.qkv_bias,
+        num_labels=config.num_classes, hidden_act={"exact": "gelu", "tanh": "gelu_pytorch_tanh"}[config.gelu],
     )  # fmt: skip
-    fields |= settings
-    kind = getattr(transformers, name)
-    pooler = {"add_pooling_layer": False} if name == "ViTModel" else {}  # a layer for a task of its pretraining
-    return filled(model, kind(kind.config_class(**fields), **pooler), adapters.from_transformers)
+    if config.num_classes:
+        return copy_into(model, ViTForImageClassification(settings))
+    return copy_into(model, ViTModel(settings, add_pooling_layer=False))
 
 
-def _huggingface_kind(config: ViTConfig) -> tuple[str, dict[str, Any]]:
-    """The class of transformers' with the most of the config's parts, and the fields that it alone has."""
-    classifier = "ForImageClassification" if config.num_classes else "Model"
-    if not isinstance(config, ModernConfig):
-        return f"ViT{classifier}", {}
-    if config.rotary is not None:
-        kind, parts = "DINOv3ViTModel", dict(
-            num_register_tokens=config.registers, rope_theta=config.rotary.temperature, use_gated_mlp=config.gated,
-            query_bias=config.qkv_bias, key_bias=config.qkv_bias and config.k_bias, value_bias=config.qkv_bias,
-        ) | (dict(hidden_act="silu") if config.gated else {})  # fmt: skip
-    elif config.position_bias:
-        kind, parts = f"Beit{classifier}", dict(
-            use_relative_position_bias=True, use_mean_pooling=config.pool_norm,
-            layer_scale_init_value=config.layer_scale or 0.0,
-            use_absolute_position_embeddings=config.position == "learned",
-        )  # fmt: skip
-    elif config.pool == "attention":
-        kind, parts = "SiglipVisionModel", {}
-    elif config.pre_norm:
-        kind, parts = "CLIPVisionModelWithProjection" if config.num_classes else "CLIPVisionModel", {}
-    elif config.registers:
-        kind, parts = f"Dinov2WithRegisters{classifier}", dict(num_register_tokens=config.registers)
-    else:
-        kind, parts = f"Dinov2{classifier}", {}
-    if kind.startswith("Dinov2"):
-        ratio = round(config.mlp_dim / config.dim * (1.5 if config.gated else 1))  # of a gated MLP it takes two thirds
-        parts |= dict(use_swiglu_ffn=config.gated, mlp_ratio=ratio)
-    return kind, parts
+def _plain_config(model: ViT) -> ViTConfig:
+    checkpoint.check_savable(model)
+    if type(model) is not ViT:
+        raise ValueError(
+            f"a {type(model).__name__} has parts that the library's plain ViT doesn't have: build the library's model "
+            "that has them, and vt.weights.copy_into(model, theirs) copies the tensors and compares"
+        )
+    return model.config

@@ -1,4 +1,4 @@
-"""Lesson 09: what a file of weights holds, read without running code."""
+"""Lesson 09: files of weights: downloaded once, by huggingface_hub and torch.hub, and read without running code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
 
+from vit_tutorial.data.extras import needed
+
 LARGEST_JSON = 4_000_000  # bytes; the names of 20,000 classes, both ways, take two
+PATIENCE = 4.0  # seconds without any answer, after which there is no network
+ABOUT = ["config.json", "preprocessor_config.json", "processor_config.json"]
+TOKENIZER = ["*token*.json", "vocab.json", "merges.txt", "*.model"]
+SAFE, OLDER = ["model*.safetensors", "model.safetensors.index.json"], ["pytorch_model*.bin", "*.bin.index.json"]
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -44,11 +51,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _code_in(path: Path) -> str:
     """What a pickle asks for besides tensors."""
     try:
-        asked = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
     except Exception:  # unpickling damaged bytes may raise anything
-        asked = []
-    if asked:
-        return f"asks for {', '.join(asked)}, and a file of tensors needs no code: ask for a .safetensors file"
+        names = []
+    if names:
+        return f"asks for {', '.join(names)}, and a file of tensors needs no code: ask for a .safetensors file"
     return "is damaged, or holds more than tensors: get it again"
 
 
@@ -78,12 +85,7 @@ def read_npz(path: Path) -> dict[str, Tensor]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file's JSON object.
-
-    Raises:
-        ValueError: a damaged file.
-        OSError: it isn't there, or can't be read.
-    """
+    """A file's JSON object; as :func:`read_safetensors`."""
     check_file(path)
     text = path.read_bytes() if path.stat().st_size < LARGEST_JSON else b""
     try:
@@ -97,7 +99,83 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def check_file(path: Path) -> None:
     """Raise unless there is a file: a pipe or a device may never answer, or never end."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is a folder, a pipe or a device, and a file is needed: nothing was read")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}: check its name")
+    if not path.is_file():
+        raise ValueError(f"{path} is a folder, a pipe or a device, and a file is needed: nothing was read")
+
+
+# ----------------------------------------------------------------------------------------------------------- downloads
+
+
+def repository(name: str, revision: str | None, token: str | bool | None) -> Path:
+    """The folder of a repository on the Hugging Face hub: its config, its weights, its tokenizer.
+
+    Raises:
+        OSError: it isn't on disk and can't be downloaded: what to do.
+    """
+    folder = _snapshot(name, revision, token, ABOUT + TOKENIZER + SAFE)
+    if not list(folder.glob("model*.safetensors")):
+        folder = _snapshot(name, revision, token, ABOUT + TOKENIZER + OLDER)
+    return folder
+
+
+def _snapshot(name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> Path:
+    with needed():
+        from huggingface_hub import constants, errors, snapshot_download
+
+    offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else no_answer(constants.ENDPOINT)
+    try:
+        return Path(
+            snapshot_download(
+                name, revision=revision, token=token, allow_patterns=patterns, local_files_only=bool(offline)
+            )
+        )
+    except (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RevisionNotFoundError) as error:
+        raise OSError(
+            f"the hub gives no {name}{f' at revision {revision}' if revision else ''} ({type(error).__name__}): check "
+            "the name and revision=; a private or gated one needs token="
+        ) from None
+    except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
+        reason = offline or " ".join(str(error).split())[:200]
+        raise OSError(
+            f"{name} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put the "
+            f"files of https://huggingface.co/{name} into a folder, and load that"
+        ) from None
+
+
+def torchvision_state(weights: Any) -> dict[str, Tensor]:
+    """The tensors of one of torchvision's weights, checked by the hash in their name.
+
+    Raises:
+        ValueError: the file is damaged.
+        OSError: they aren't on disk and can't be downloaded: which file to put where.
+    """
+    folder, name = Path(torch.hub.get_dir(), "checkpoints"), weights.url.rpartition("/")[2]
+    offline = "" if (folder / name).exists() else no_answer(weights.url)
+    try:
+        if offline:
+            raise OSError(offline)
+        return weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except OSError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise OSError(
+            f"{name} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put "
+            f"{name} from {weights.url} into {folder} first"
+        ) from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{name} is damaged ({error!s:.80}): remove {folder / name}, and it is downloaded again"
+        ) from error
+
+
+def no_answer(url: str) -> str:
+    """Why nothing answers at this address, or "": known within seconds, where a download would try for minutes."""
+    with needed():
+        from huggingface_hub import get_session
+
+    try:
+        get_session().head(url, timeout=PATIENCE)
+    except Exception as error:  # of its HTTP library
+        return f"{urlsplit(url).hostname} doesn't answer: {' '.join(str(error).split()) or type(error).__name__}"
+    return ""

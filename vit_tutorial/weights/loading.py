@@ -5,42 +5,36 @@
 >>> classes[model(preprocess(picture)).argmax()]  # doctest: +SKIP
 'military uniform'
 
-Of a published model: :mod:`.download` fetches the files, the library builds its own model, :mod:`.adapters` reads the
-facts off it, :mod:`.convert` makes ours by a table of :mod:`.tables`, :mod:`.proof` compares the two, :mod:`.pixels`
-the preprocessing. A folder of this package is read by :mod:`.checkpoint` alone.
+The way of a published model: :func:`parse_name` says whose it is, the library's module (:mod:`.timm_models`,
+:mod:`.torchvision_models`, :mod:`.transformers_models`) lets the library build it and reads its facts, :mod:`.convert`
+makes ours by a table of :mod:`.tables`, and proves it. A folder of this package is read by :mod:`.checkpoint` alone.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, cast
 
-import torch
-from torch import Tensor, nn
-
-from vit_tutorial.data import Preprocessing
-from vit_tutorial.data.extras import needed
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.weights import adapters, checkpoint, convert, download, files, pixels, proof
-from vit_tutorial.weights.adapters import Twin
-from vit_tutorial.weights.checkpoint import SHIPPED, Trained, shipped
+from vit_tutorial.weights import (
+    checkpoint,
+    convert,
+    files,
+    pixels,
+    timm_models,
+    torchvision_models,
+    transformers_models,
+)
+from vit_tutorial.weights.assembly import with_head, with_size
+from vit_tutorial.weights.checkpoint import SHIPPED, KnowsPreprocessing, Trained, numbered_classes, shipped
+from vit_tutorial.weights.convert import Published
 
-FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
+SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt")
 LIKE = "vt.load(file, like='timm/vit_small_patch16_224'), or like='torchvision/…', or a folder or name of transformers'"
-
-
-class Published(NamedTuple):
-    """A library's live model, and what stands beside it."""
-
-    twin: Twin
-    preprocess: Preprocessing
-    classes: tuple[str, ...]
 
 
 def load(
@@ -78,306 +72,182 @@ def load(
         token: for a repository that isn't public; by default the one that huggingface_hub has.
 
     Raises:
-        ValueError: no such name; weights that are damaged; a model that isn't equal to ours: where it differs.
+        ValueError: no such name; weights that are damaged; a model that isn't equal to ours: where it differs; revision
+            or token for what isn't on the hub.
         TypeError: a value of another type.
         OSError: a file isn't there and can't be downloaded: which file to put where.
         ImportError: the library that published the model isn't installed.
     """
-    text = os.fsdecode(name)
-    if not text:
-        raise ValueError("the name is empty: name a model, OWNER/NAME, a folder or a file")
     if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
         raise TypeError(f"num_classes must be an int, got {num_classes!r}")
-    if text in shipped() and like is None:
-        found = checkpoint.read(SHIPPED / text)
+    if like is None:
+        source = parse_name(name)
+        check_hub_options(source, revision, token)
+        trained = _load(source, image_size, revision, token)
     else:
-        found = _find(text, None if like is None else os.fsdecode(like), image_size, revision, token)
-    model, classes, preprocess = found
+        model_of_file = parse_name(like)
+        check_hub_options(model_of_file, revision, token)
+        trained = _load_file(Path(name).expanduser(), model_of_file, image_size, revision, token)
+    return _changed(trained, num_classes, image_size)
+
+
+def _changed(trained: Trained, num_classes: int | None, image_size: Size | None) -> Trained:
+    """The model with the number of classes and the image size that were asked for; it remembers its preprocessing."""
+    model, classes, preprocess = trained
     if image_size is not None and as_pair(image_size, "image_size") != model.config.image_size:
-        model = convert.with_size(model, image_size)
+        model = with_size(model, image_size)
         preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"), left_over=(0, 0))
     if num_classes is not None and num_classes != model.config.num_classes:
-        model, classes = convert.with_head(model, num_classes), numbered(num_classes)
-    vars(model)["preprocess"] = preprocess  # so that training on other pixels is an error
+        model, classes = with_head(model, num_classes), numbered_classes(num_classes)
+    cast(KnowsPreprocessing, model).preprocess = preprocess
     return Trained(model, classes, preprocess)
 
 
-def numbered(rows: int) -> tuple[str, ...]:
-    """Names for the rows of a head that names none."""
-    return tuple(f"class {k}" for k in range(rows))
+# ------------------------------------------------------------------------------------------------------------- the name
 
 
-def _find(
-    text: str, like: str | None, image_size: Size | None, revision: str | None, token: str | bool | None
-) -> Trained:
-    """What the name, or the file that is ``like`` something, stands for."""
-    path, name = Path(text), text.removeprefix("hf-hub:").removeprefix("hf/")
-    if like is not None:
-        files.check_file(path)
-        return proven(_file(path, like, image_size, revision, token), text, image_size)
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from."""
+
+    kind: Literal["shipped", "folder", "file", "timm", "torchvision", "hub"]
+    name: str  # of the model, without "timm/" or "torchvision/"; a path; a repository, OWNER/NAME
+
+    @property
+    def path(self) -> Path:
+        """The folder or the file."""
+        return Path(self.name)
+
+
+def parse_name(name: str | os.PathLike[str]) -> Source:
+    """What a name stands for, by its form and by what is on disk.
+
+    Raises:
+        ValueError: no name of anything.
+        FileNotFoundError: a path where nothing is.
+    """
+    text = os.fsdecode(name)
+    path = Path(text).expanduser()
+    owner, _, rest = text.removeprefix("hf-hub:").removeprefix("hf/").partition("/")
+    if not text:
+        raise ValueError("the name is empty: name a model, OWNER/NAME, a folder or a file")
+    if text in shipped():
+        return Source("shipped", text)
     if path.is_dir():
-        return _folder(path, text, image_size)
-    if path.suffix.lower() in FILES and (path.is_file() or path.suffix != ".tar"):
-        files.check_file(path)
-        raise ValueError(f"{text} is a file of tensors, and doesn't say which model they belong to: {LIKE}")
-    kind, _, rest = name.partition("/")
-    if kind == "torchvision" and rest:
-        return proven(lambda: _torchvision(rest), text, image_size)
-    if kind == "timm" and rest:
-        return _folder(download.repository(_timm_repository(rest), revision, token), text, image_size)
+        return Source("folder", str(path))
+    if path.is_file() or path.suffix.lower() in SUFFIXES:
+        return Source("file", str(path))
+    if path.is_absolute() or text.startswith((".", "~")):
+        raise FileNotFoundError(f"there is no folder {path}: check its name")
+    if owner == "timm" and rest:
+        return Source("timm", rest)
+    if owner == "torchvision" and rest:
+        return Source("torchvision", rest)
     if rest and "/" not in rest:
-        return _folder(download.repository(name, revision, token), text, image_size)
+        return Source("hub", f"{owner}/{rest}")
     raise ValueError(
         f"{text!r} is neither a model of the package ({', '.join(shipped())}) nor a folder, nor timm/NAME, "
         "torchvision/NAME, or OWNER/NAME on the Hugging Face hub; vit-tutorial train --out FOLDER writes such a folder"
     )
 
 
-def _folder(path: Path, text: str, image_size: Size | None) -> Trained:
-    """A folder of this package's, or with the files of a repository for transformers or timm."""
-    there = sorted(file.name for file in path.iterdir())
-    if "config.json" not in there:
-        if "state.pt" in there:
-            raise FileNotFoundError(f"{path} holds an unfinished run: finish it by the same command with --resume")
-        raise FileNotFoundError(f"the folder {path} has no config.json, but {', '.join(there[:10]) or 'nothing'}")
-    if "adapter_config.json" in there:  # which transformers leaves out, if peft isn't installed
-        raise ValueError(f"{path} holds an adapter: merge it (peft's merge_and_unload), save that model, and load it")
-    settings = files.read_json(path / "config.json")
+def check_hub_options(source: Source, revision: str | None, token: str | bool | None) -> None:
+    """Raise a ValueError for a revision or a token of what isn't on the hub."""
+    if source.kind not in ("hub", "timm") and (revision is not None or token is not None):
+        option = "token" if revision is None else "revision"
+        raise ValueError(f"{option}= is for a repository on the Hugging Face hub, and {source.name} is none")
+
+
+# ------------------------------------------------------------------------------------------------------ what it names
+
+
+def _load(source: Source, image_size: Size | None, revision: str | None, token: str | bool | None) -> Trained:
+    """The model that a name stands for."""
+    if source.kind == "shipped":
+        return checkpoint.read_folder(SHIPPED / source.name)
+    if source.kind == "folder":
+        return _load_folder(source.path, source.name, image_size)
+    if source.kind == "file":
+        files.check_file(source.path)
+        raise ValueError(f"{source.name} is a file of tensors, and doesn't say which model they belong to: {LIKE}")
+    if source.kind == "torchvision":
+        with errors_named(f"torchvision/{source.name}"):
+            return prove_published(torchvision_models.load_name(source.name), image_size)
+    repository = timm_models.repository(source.name) if source.kind == "timm" else source.name
+    return _load_folder(files.repository(repository, revision, token), repository, image_size)
+
+
+def _load_folder(folder: Path, name: str, image_size: Size | None) -> Trained:
+    """The model of a folder of this package's, or with the files of a repository for transformers or timm."""
+    content = sorted(file.name for file in folder.iterdir())
+    if "config.json" not in content:
+        if "state.pt" in content:
+            raise FileNotFoundError(f"{folder} holds an unfinished run: finish it by the same command with --resume")
+        raise FileNotFoundError(f"the folder {folder} has no config.json, but {', '.join(content[:10]) or 'nothing'}")
+    if "adapter_config.json" in content:  # which transformers leaves out, if peft isn't installed
+        raise ValueError(f"{folder} holds an adapter: merge it (peft's merge_and_unload), save that model, and load it")
+    settings = files.read_json(folder / "config.json")
     if checkpoint.is_ours(settings):
-        return checkpoint.read(path)
-    if "architecture" in settings:
-        return proven(lambda: _timm(path, image_size), text, image_size)
-    if "model_type" in settings:
-        return proven(lambda: _transformers(path), text, image_size)
-    raise ValueError(f"{path / 'config.json'} is neither this package's, nor transformers' (model_type), nor timm's")
+        return checkpoint.read_folder(folder)
+    with errors_named(name):
+        if "architecture" in settings:
+            return prove_published(timm_models.load_folder(folder, image_size), image_size)
+        if "model_type" in settings:
+            return prove_published(transformers_models.load(folder), image_size)
+    raise ValueError(f"{folder / 'config.json'} is neither this package's, nor transformers' (model_type), nor timm's")
 
 
-def proven(published: Callable[[], Published], text: str, image_size: Size | None) -> Trained:
-    """Our model of a published one, compared with it.
-
-    Raises:
-        ValueError: they aren't equal: where they first differ.
-    """
-    with refusing(text):
-        twin, preprocess, classes = published()
-        model = convert.model_of(twin)
-        own = as_pair(model.config.image_size, "image_size")
-        preprocess = pixels.without_left_over(preprocess, twin.left_over, own)
-        size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
-        if size != own and twin.any_size:  # then the library resizes the positions, too
-            model, twin = convert.with_size(model, size, twin.recipe), replace(twin, left_over=(0, 0))
-        proof.prove(model, twin)
-        if size != model.config.image_size:
-            model = convert.with_size(model, size, twin.recipe)
-        if size != preprocess.image_size:
-            preprocess = replace(preprocess, image_size=size, left_over=(0, 0))
-        pixels.check_fits(preprocess, model.config)
-    return Trained(model, classes, preprocess)
+def _load_file(
+    file: Path, like: Source, image_size: Size | None, revision: str | None, token: str | bool | None
+) -> Trained:
+    """The model of a file of weights, read by the library whose model it is like."""
+    files.check_file(file)
+    with errors_named(str(file)):
+        if like.kind == "timm":
+            return prove_published(timm_models.load_file(file, like.name, image_size), image_size)
+        if like.kind == "torchvision":
+            return prove_published(torchvision_models.load_file(file, like.name), image_size)
+        if like.kind == "hub":
+            folder = files.repository(like.name, revision, token)
+            return prove_published(transformers_models.load(folder, files.read(file)), image_size)
+        if like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
+            return prove_published(transformers_models.load(like.path, files.read(file)), image_size)
+    raise ValueError(
+        f"like={like.name!r} is no model of timm's, torchvision's or transformers': {LIKE}; a folder with a model of "
+        "this package or of timm's is loaded by its own name"
+    )
 
 
 @contextmanager
-def refusing(text: str) -> Iterator[None]:
+def errors_named(name: str) -> Iterator[None]:
     """Whatever a library, or a model of another kind, makes go wrong becomes a ValueError with the name before it."""
     try:
         yield
     except (OSError, ImportError, MemoryError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:1000]
+        message = " ".join(str(error).split())[:1000]
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{text}: {kind}{said}") from error
+        raise ValueError(f"{name}: {kind}{message}") from error
 
 
-# ---------------------------------------------------------------------------------------------------------------- timm
-
-
-def _timm_repository(name: str) -> str:
-    """Where timm keeps the weights of one of its models; without the name of weights, of its default ones."""
-    with needed():
-        import timm
-    try:
-        known = timm.models.get_pretrained_cfg(name)
-    except RuntimeError:  # of weights that this version of timm doesn't know
-        known = None
-    if known is None:
-        return f"timm/{name}"
-    repository = known.hf_hub_id or "timm/"
-    return f"{repository}{known.architecture}.{known.tag}" if repository.endswith("/") else repository
-
-
-def _timm(folder: Path, image_size: Size | None) -> Published:
-    with needed():
-        import timm
-    model: Any = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
-    rows = model.pretrained_cfg.get("num_classes", model.num_classes)
-    if rows != model.num_classes:
-        raise ValueError(f"its config says {model.num_classes} classes, and its weights have {rows}")
-    return _timm_published(model, image_size)
-
-
-def _timm_published(model: nn.Module, image_size: Size | None, named: bool = True) -> Published:
-    preprocess = pixels.from_timm(model)
-    resizable: Any = model
-    if image_size is not None:
-        resizable.set_input_size(as_pair(image_size, "image_size"))
-    classes = _timm_classes(model) if named else ()
-    return Published(adapters.from_timm(model), preprocess, classes or numbered(resizable.num_classes))
-
-
-def _timm_classes(model: Any) -> tuple[str, ...]:
-    """The names in its config; of models for ImageNet, which have none there, ImageNet's."""
-    from torchvision.models import ViT_B_16_Weights
-
-    names = model.pretrained_cfg.get("label_names")
-    if names and len(names) == model.num_classes:
-        return tuple(names)
-    if model.num_classes == 1000 and "in1k" in (model.pretrained_cfg.get("tag") or ""):
-        return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
-    return ()
-
-
-# --------------------------------------------------------------------------------------------------------- torchvision
-
-
-def _torchvision_weights(name: str) -> tuple[str, Any]:
-    """The name of a model of torchvision's, and its weights: "vit_b_16", or "vit_b_16.IMAGENET1K_V1"."""
-    with needed():
-        from torchvision.models import get_model_weights, list_models
-    model, _, version = name.partition(".")
-    if model not in list_models(include="vit_*"):
-        raise ValueError(f"torchvision has {', '.join(list_models(include='vit_*'))}, no {model!r}")
-    weights = get_model_weights(model)
-    if version and version not in weights.__members__:
-        raise ValueError(f"{model} has the weights {', '.join(weights.__members__)}, no {version!r}")
-    return model, weights[version or "DEFAULT"]
-
-
-def _torchvision(name: str) -> Published:
-    model, weights = _torchvision_weights(name)
-    return _torchvision_published(model, weights, download.torchvision_state(weights), weights.meta["categories"])
-
-
-def _torchvision_published(name: str, weights: Any, state: dict[str, Tensor], classes: list[str]) -> Published:
-    from torchvision.models import get_model
-
-    head = state.get("heads.head.weight")
-    if head is None:
-        raise ValueError("there is no heads.head.weight: not torchvision's names of a ViT")
-    model = get_model(name, weights=None, num_classes=len(head), image_size=weights.meta["min_size"][0])
-    model.load_state_dict(state)
-    names = tuple(classes) if len(classes) == len(head) else numbered(len(head))
-    return Published(adapters.from_torchvision(model.eval()), pixels.from_torchvision(weights.transforms()), names)
-
-
-# -------------------------------------------------------------------------------------------------------- transformers
-
-
-def transformers_model(folder: Path, state: dict[str, Tensor] | None = None) -> Any:
-    """The live model of a folder; with ``state`` its config's, with these tensors.
+def prove_published(published: Published, image_size: Size | None = None) -> Trained:
+    """Our model of a published one, for images of this size, compared with it.
 
     Raises:
-        ValueError: tensors that the model needs are missing.
+        ValueError: they aren't equal: where they first differ.
     """
-    with needed():
-        import transformers
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    named: Any = getattr(transformers, (getattr(config, "architectures", None) or ["AutoModel"])[0], None)
-    if named is None:
-        raise ValueError(f"transformers has no {config.architectures[0]}")
-    model, told = named.from_pretrained(
-        None if state is not None else folder, config=config, state_dict=state, dtype=torch.float32,
-        output_loading_info=True, local_files_only=True,
-    )  # fmt: skip
-    unexpected = sorted(told["unexpected_keys"])
-    if missing := sorted(name for name in told["missing_keys"] if "pooler.dense" not in name):
-        others = f"; it has {', '.join(unexpected[:3])}" if unexpected else ""
-        raise ValueError(f"the file isn't whole: {', '.join(missing[:5])} missing, of {len(missing)}{others}")
-    stacks = {_stack(name) for name in model.state_dict()}
-    if beyond := [name for name in unexpected if "lora_" in name or _stack(name) in stacks]:
-        raise ValueError(f"the model has no place for {beyond[0]}: more layers than its config says, or an adapter")
-    return model.eval()
-
-
-def _stack(name: str) -> str:
-    """The name of a tensor, the same for all layers."""
-    return re.sub(r"\d+", "#", name)
-
-
-def _transformers(folder: Path, state: dict[str, Tensor] | None = None) -> Published:
-    model = transformers_model(folder, state)
-    config = model.config
-    if getattr(config, "problem_type", None) not in (None, "single_label_classification"):
-        raise ValueError(f"its answers are for {config.problem_type}, and no softmax over classes")
-    twin = adapters.from_transformers(model)
-    labels = [str(config.id2label[k]) for k in sorted(config.id2label)] if _classifies(model) else []
-    if labels == [f"LABEL_{k}" for k in range(len(labels))]:
-        labels = list(numbered(len(labels)))
-    return Published(twin, pixels.from_transformers(processor_of(folder)), tuple(labels))
-
-
-def _classifies(model: Any) -> bool:
-    return any(hasattr(model, name) for name in ("classifier", "cls_classifier"))
-
-
-def processor_of(folder: Path) -> Any:
-    """The image processor that lies beside the weights."""
-    from transformers import AutoImageProcessor
-
-    try:
-        return AutoImageProcessor.from_pretrained(folder, backend="pil", local_files_only=True)
-    except OSError as error:
-        raise ValueError(
-            "there is no preprocessor_config.json beside its weights, which says how pictures are prepared: "
-            "AutoImageProcessor.from_pretrained(the published model).save_pretrained(the folder) puts one there"
-        ) from error
-
-
-# --------------------------------------------------------------------------------------------- a file, like something
-
-
-def _file(
-    path: Path, like: str, image_size: Size | None, revision: str | None, token: str | bool | None
-) -> Callable[[], Published]:
-    """A file of weights, read by the library whose model it is like."""
-    kind, _, rest = like.removeprefix("hf-hub:").removeprefix("hf/").partition("/")
-    if kind == "timm" and rest:
-        return lambda: _timm_file(path, rest, image_size)
-    if kind == "torchvision" and rest:
-        return lambda: _torchvision_file(path, rest)
-    if Path(like).is_dir():
-        if "model_type" not in files.read_json(Path(like) / "config.json"):
-            raise ValueError(
-                f"like={like!r} isn't a folder of transformers': a folder with a model of this package or of timm's is "
-                "loaded by its own name"
-            )
-        return lambda: _transformers(Path(like), files.read(path))
-    if rest and "/" not in rest:
-        return lambda: _transformers(download.repository(like, revision, token), files.read(path))
-    raise ValueError(f"like={like!r} is neither timm/NAME, torchvision/NAME, a folder, nor OWNER/NAME: {LIKE}")
-
-
-def _timm_file(path: Path, name: str, image_size: Size | None) -> Published:
-    """Google's .npz, DeiT's, DINO's, files of its own training: as timm's loader reads them."""
-    with needed():
-        import timm
-        from timm.models import load_checkpoint, load_state_dict, model_entrypoint
-
-    state: dict[str, Any] = files.read(path)  # first, so that a damaged file is called so
-    module = sys.modules[model_entrypoint(name.partition(".")[0]).__module__]
-    dialect = getattr(module, "checkpoint_filter_fn", None)
-    if path.suffix == ".npz":
-        rows = [tensor.shape[-1] for key, tensor in state.items() if key.endswith("head/bias")]
-    else:
-        state = load_state_dict(str(path), weights_only=True)
-        read = dialect(dict(state), timm.create_model(name, num_classes=0)) if dialect else state
-        rows = [len(tensor) for key, tensor in read.items() if key == "head.bias"]
-    model = timm.create_model(name, num_classes=rows[0] if rows else 0).eval()
-    load_checkpoint(model, str(path), filter_fn=dialect, weights_only=True)
-    return _timm_published(model, image_size, named=False)
-
-
-def _torchvision_file(path: Path, name: str) -> Published:
-    model, weights = _torchvision_weights(name)
-    state = files.read(path)
-    state = state.get("model", state)  # as torchvision's own script of training writes it
-    return _torchvision_published(model, weights, state, [])
+    twin, preprocess, classes = published
+    model = convert.model_of(twin)
+    own = as_pair(model.config.image_size, "image_size")
+    if twin.left_over != (0, 0):
+        preprocess = replace(preprocess, image_size=own, left_over=twin.left_over)
+    size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
+    if size != own and twin.any_size:  # then the library resizes the positions, too
+        model, twin = with_size(model, size, twin.recipe), replace(twin, left_over=(0, 0))
+    convert.prove(model, twin)
+    if size != preprocess.image_size:
+        preprocess = replace(preprocess, image_size=size, left_over=(0, 0))
+    model = with_size(model, size, twin.recipe)
+    pixels.check_fits(preprocess, model.config)
+    return Trained(model, classes, preprocess)

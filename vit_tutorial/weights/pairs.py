@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights import adapters, convert, download, loading, pixels, proof, tables
-from vit_tutorial.weights.checkpoint import shipped
+from vit_tutorial.weights import convert, files, loading, tables, transformers_models
+from vit_tutorial.weights.assembly import assemble
+from vit_tutorial.weights.convert import Published, Twin, tensors_of
 
 
 @dataclass(frozen=True)
@@ -75,60 +75,56 @@ def load_pair(
         OSError: a file isn't there and can't be downloaded.
         ImportError: transformers isn't installed.
     """
-    text = os.fsdecode(name)
-    if text in shipped():
-        raise ValueError(f"{text} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
-    if not Path(text).is_dir() and text.count("/") != 1:
-        raise ValueError(f"{text!r} is neither a folder nor OWNER/NAME on the Hugging Face hub")
-    folder = Path(text) if Path(text).is_dir() else download.repository(text, revision, token)
-    with loading.refusing(text):
-        live = loading.transformers_model(folder)
+    source = loading.parse_name(name)
+    loading.check_hub_options(source, revision, token)
+    if source.kind not in ("folder", "hub"):
+        raise ValueError(f"{source.name} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
+    folder = source.path if source.kind == "folder" else files.repository(source.name, revision, token)
+    with loading.errors_named(source.name):
+        live = transformers_models.live_model(folder)
         if not hasattr(live, "text_model") or not hasattr(live, "logit_scale"):
             raise ValueError(f"transformers' {type(live).__name__} isn't a pair of towers with a scale")
-        image = adapters.from_transformers(live)
-        model = convert.model_of(image)
-        proof.prove(model, image)
-        own = as_pair(model.config.image_size, "image_size")
-        preprocess = pixels.from_transformers(loading.processor_of(folder))
-        preprocess = pixels.without_left_over(preprocess, image.left_over, own)
-        pixels.check_fits(preprocess, model.config)
-        tower = text_tower(live)
+        processor = transformers_models.processor_of(folder)
+        published = Published(transformers_models.twin(live), transformers_models.preprocessing(processor), ())
+        image, _, preprocess = loading.prove_published(published)
+        text = text_tower(live)
         bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None
-        return Pair(model, tower, preprocess, tokenizer(folder, tower.config), live.logit_scale.exp().item(), bias)
+        return Pair(image, text, preprocess, tokenizer(folder, text.config), live.logit_scale.exp().item(), bias)
 
 
 def text_tower(live: Any) -> TextTower:
     """Our text tower with the tensors of a live CLIP or SigLIP, compared with its own."""
-    tower, settings = live.text_model, live.text_model.config
-    twin = adapters.twin_of(
-        live,
-        tables.HUGGING_FACE_TEXT,
-        lambda tokens: live.get_text_features(tokens).pooler_output,
+    tower = live.text_model
+    twin = Twin(
+        model=live,
         tower=tower,
+        table=tables.HUGGING_FACE_TEXT,
+        tensors=tensors_of(live, tower),
+        answer=lambda tokens: live.get_text_features(tokens).pooler_output,
         facts={},
     )
-    ours = tables.read(twin.table, twin.tensors).ours
-    causal = not hasattr(tower, "head")  # SigLIP's reads the last token, which sees all
-    end = settings.eos_token_id if causal and settings.eos_token_id != 2 else None  # 2: of CLIP's older configs
+    ours = tables.to_ours(twin.table, twin.tensors)
+    causal, end = not hasattr(tower, "head"), tower.config.eos_token_id  # SigLIP's reads the last token, which sees all
     config = TextConfig(
         vocab_size=len(ours["tokens.weight"]), context=ours["position"].shape[1], dim=ours["position"].shape[2],
         depth=len(twin.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
-        causal=causal, end_token=end, head_bias="head.bias" in ours, **twin.facts,
+        causal=causal, head_bias="head.bias" in ours, **convert.block_facts(twin),
+        end_token=end if causal and end != 2 else None,  # 2: of CLIP's older configs, whose tokenizer has another
     )  # fmt: skip
-    found = convert.assemble(config, ours, TextTower)
+    text = assemble(lambda: TextTower(config), ours)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
-    if end is not None:
-        tokens[:, config.context // 2] = end
-    proof.prove(found, twin, tokens)
-    return found
+    if config.end_token is not None:
+        tokens[:, config.context // 2] = config.end_token
+    convert.prove(text, twin, tokens)
+    return text
 
 
 def tokenizer(folder: Path, config: TextConfig) -> Callable[[Sequence[str]], Tensor]:
     """Texts -> numbers of tokens (K, context), by the checkpoint's own tokenizer, padded; none is cut short."""
     from transformers import AutoTokenizer
 
-    if not any(list(folder.glob(name)) for name in download.TOKENIZER):
+    if not any(list(folder.glob(name)) for name in files.TOKENIZER):
         raise ValueError("no tokenizer lies beside its weights: tokenizer.json of the same repository")
     try:
         theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -13,7 +13,7 @@ needs them, :mod:`.proof` finds out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -156,31 +156,69 @@ HUGGING_FACE_TEXT: Table = {  # their text towers
 # -------------------------------------------------------------------------------------------------- both directions
 
 
-class Found(NamedTuple):
-    """What :func:`read` returns."""
+class Row(NamedTuple):
+    """A row of a table for one block and one leaf: a tensor of ours, and where theirs are."""
 
-    ours: State
-    theirs: dict[str, list[str]]  # our name -> theirs
+    our: str
+    their: list[str]  # one name, or those of the tensors that are joined
+    layout: str  # "", "bare", "queries" or "keys and values"
 
 
-def read(table: Table, state: Mapping[str, Tensor]) -> Found:
+def rows_of(table: Table, state: Mapping[str, Tensor]) -> list[Row]:
+    """The rows whose tensors are all in ``state``, for as many blocks as it has."""
+    in_blocks = {our: their for our, their in table.items() if "{i}" in our}
+    elsewhere = {our: their for our, their in table.items() if "{i}" not in our}
+    used: set[tuple[str, str]] = set()
+    rows = _fill(elsewhere, 0, state, used)
+    for i in count():
+        of_block = _fill(in_blocks, i, state, used)
+        if not of_block:
+            break
+        rows += of_block
+    return rows
+
+
+def _fill(table: Table, i: int, state: Mapping[str, Tensor], used: set[tuple[str, str]]) -> list[Row]:
+    """The rows of block ``i``; a part of their tensors that a row has used is no other row's."""
+    rows = []
+    for our, alternatives in table.items():
+        for leaf in ("weight", "bias") if our.endswith("*") else ("",):
+            for template in (alternatives,) if isinstance(alternatives, str) else alternatives:
+                names, layout = _names(template, i, leaf)
+                parts = {(name, layout) for name in names}
+                if used.isdisjoint(parts) and all(name in state for name in names):
+                    used |= parts
+                    rows.append(Row(our.replace("{i}", str(i)).replace("*", leaf), names, layout))
+                    break
+    return rows
+
+
+def _names(template: str, i: int, leaf: str) -> tuple[list[str], str]:
+    """``a.{i}.(b|c).* : bare`` -> ``[a.0.b.weight, a.0.c.weight], bare``."""
+    name, _, layout = template.partition(" : ")
+    name = name.replace("{i}", str(i)).replace("*", leaf)
+    before, _, rest = name.partition("(")
+    choices, _, after = rest.partition(")")
+    return [f"{before}{choice}{after}" for choice in choices.split("|")], layout
+
+
+def to_ours(table: Table, state: Mapping[str, Tensor]) -> State:
     """Tensors under our names; those that needn't be joined share their memory with theirs."""
-    found = Found({}, {})
-    for our, names, layout in _rows(table, state):
+    ours = {}
+    for our, names, layout in rows_of(table, state):
         views = [_as_ours(state[name], layout) for name in names]
-        found.ours[our] = views[0] if len(views) == 1 else _joined(our, views)
-        found.theirs[our] = names
-    return found
+        ours[our] = views[0] if len(views) == 1 else _joined(our, views)
+    return ours
 
 
-def write(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Our tensors into theirs, in place.
+def to_theirs(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Write our tensors into theirs, in place.
 
     Raises:
         ValueError: tensors of ours that have no place there, or another shape: which.
     """
     left = dict(ours)
-    for our, names, layout in _rows(table, state):
+    for our, names, layout in rows_of(table, state):
         if our in left:
             views = [_as_ours(state[name], layout) for name in names]
             for view, part in zip(views, _parts(our, left.pop(our), len(views)), strict=True):
@@ -188,36 +226,7 @@ def write(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tensor])
                     raise ValueError(f"{our} has the shape {tuple(part.shape)}, {names[0]} {tuple(view.shape)}")
                 view.copy_(part)
     if left:
-        raise ValueError(f"these parts have no place there: {', '.join(left)}")
-
-
-def _rows(table: Table, state: Mapping[str, Tensor]) -> Iterator[tuple[str, list[str], str]]:
-    """Our name, their names and the layout, of each row whose tensors are there; each of theirs once."""
-    read: set[tuple[str, str]] = set()
-    rows = [(our, their) for our, their in table.items() if "{i}" not in our]
-    for place in count():
-        before = len(read)
-        for our, alternatives in [(our, their) for our, their in table.items() if "{i}" in our] + rows:
-            for leaf in ("weight", "bias") if our.endswith("*") else ("",):
-                for their in (alternatives,) if isinstance(alternatives, str) else alternatives:
-                    names, layout = _names(their, place, leaf)
-                    there = {(name, layout) for name in names}
-                    if read.isdisjoint(there) and all(name in state for name in names):
-                        read |= there
-                        yield our.replace("{i}", str(place)).replace("*", leaf), names, layout
-                        break
-        rows = []  # those without a number are read once
-        if len(read) == before:
-            return
-
-
-def _names(template: str, place: int, leaf: str) -> tuple[list[str], str]:
-    """``a.{i}.(b|c).* : bare`` -> ``[a.0.b.weight, a.0.c.weight], bare``."""
-    name, _, layout = template.partition(" : ")
-    name = name.replace("{i}", str(place)).replace("*", leaf)
-    before, _, rest = name.partition("(")
-    choices, _, after = rest.partition(")")
-    return [f"{before}{choice}{after}" for choice in choices.split("|")], layout
+        raise ValueError(f"these tensors have no place there: {', '.join(left)}")
 
 
 def _as_ours(tensor: Tensor, layout: str) -> Tensor:

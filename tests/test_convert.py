@@ -10,12 +10,12 @@ from torch.testing import assert_close
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants.modern import Rotary
-from vit_tutorial.weights import adapters, convert, pixels, proof, tables
+from vit_tutorial.weights import convert, pixels, tables, timm_models
 
 
 def twin_of(name, **sizes):
     theirs = timm.create_model(name, **{"embed_dim": 64, "depth": 2, "num_heads": 2, "num_classes": 5} | sizes)
-    return adapters.from_timm(randomise(theirs).eval())
+    return timm_models.twin(randomise(theirs).eval())
 
 
 def swapped(table, one, other):
@@ -105,7 +105,7 @@ FAULTS = {  # the model, the fault, where it is first seen
     "the mean": (DINO, lambda t: with_fact(t, pool="mean"), "what the head reads"),
     "centred coordinates": (EVA, lambda t: with_fact(t, rotary=Rotary("centred", 10_000.0)), "after block 0"),
     "a reference forgotten": (EVA, lambda t: with_fact(t, rotary=Rotary("index", 10_000.0)), "after block 0"),
-    "pairs of halves": (EVA, lambda t: dataclasses.replace(t, neighbours=False), "after block 0"),
+    "pairs of halves": (EVA, lambda t: dataclasses.replace(t, rotates_neighbours=False), "after block 0"),
     "columns first": (EVA, lambda t: dataclasses.replace(t, columns_first=True), "after block 0"),
 }
 
@@ -114,22 +114,22 @@ FAULTS = {  # the model, the fault, where it is first seen
 def test_a_planted_fault_is_refused(fault, refuses):
     (name, sizes), plant, place = FAULTS[fault]
     twin = twin_of(name, **sizes)
-    proof.prove(convert.model_of(twin), twin)  # it is the fault that is refused
+    convert.prove(convert.model_of(twin), twin)  # it is the fault that is refused
     with refuses(ValueError, place):
-        proof.prove(convert.model_of(plant(twin)), twin)
+        convert.prove(convert.model_of(plant(twin)), twin)
 
 
 def test_a_number_that_is_not_finite_is_refused(refuses):
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     twin.tensors["blocks.1.norm2.bias"][3] = torch.nan
-    with refuses(ValueError, "after block 1", "inf"):
-        proof.prove(convert.model_of(twin), twin)
+    with refuses(ValueError, "blocks.1.norm2.bias", "aren't finite"):
+        convert.model_of(twin)
 
 
 def test_a_library_s_own_error_becomes_a_refusal(refuses):
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     with refuses(ValueError, "VisionTransformer doesn't take (1, 3, 5, 5)"):
-        proof.prove(convert.model_of(twin), twin, torch.zeros(1, 3, 5, 5))
+        convert.prove(convert.model_of(twin), twin, torch.zeros(1, 3, 5, 5))
 
 
 @pytest.mark.parametrize(("scale", "wrong"), [(5e-5, False), (2e-4, True)])
@@ -137,16 +137,16 @@ def test_what_is_allowed_is_a_ten_thousandth_of_the_standard_deviation(scale, wr
     expected = torch.randn(1000)
     found = expected.clone()
     found[7] += scale * expected.std()
-    assert (proof.apart(found, expected) > proof.ALLOWED) is wrong
-    assert proof.apart(torch.zeros(3), torch.zeros(3)) == 0
-    assert proof.apart(torch.ones(3), torch.zeros(3)) == float("inf")
-    assert proof.apart(torch.ones(3), torch.ones(4)) == float("inf")
+    assert (convert.relative_difference(found, expected) > convert.ALLOWED) is wrong
+    assert convert.relative_difference(torch.zeros(3), torch.zeros(3)) == 0
+    assert convert.relative_difference(torch.ones(3), torch.zeros(3)) == float("inf")
+    assert convert.relative_difference(torch.ones(3), torch.ones(4)) == float("inf")
 
 
 def test_hooks_are_gone_afterwards():
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     ours = convert.model_of(twin)
-    proof.prove(ours, twin)
+    convert.prove(ours, twin)
     assert not any(part._forward_hooks for model in (ours, twin.model) for part in model.modules())
 
 
@@ -166,16 +166,16 @@ PIXEL_FAULTS = {
 @pytest.mark.parametrize("fault", PIXEL_FAULTS)
 @pytest.mark.parametrize("allowed", [pixels.EXACT, pixels.ROUNDED])
 def test_another_preprocessing_is_refused(fault, allowed, refuses):
-    assert pixels.proven(RIGHT, RIGHT, allowed) == RIGHT
+    assert pixels.prove_preprocessing(RIGHT, RIGHT, allowed) == RIGHT
     with refuses(ValueError, "preprocessing"):
-        pixels.proven(dataclasses.replace(RIGHT, **PIXEL_FAULTS[fault]), RIGHT, allowed)
+        pixels.prove_preprocessing(dataclasses.replace(RIGHT, **PIXEL_FAULTS[fault]), RIGHT, allowed)
 
 
 def test_both_directions_of_a_table():
     twin = twin_of(*DINO[:1], **DINO[1])
-    ours = tables.read(twin.table, twin.tensors).ours
+    ours = tables.to_ours(twin.table, twin.tensors)
     empty = {name: torch.zeros_like(tensor) for name, tensor in twin.tensors.items()}
-    tables.write(twin.table, ours, empty)
+    tables.to_theirs(twin.table, ours, empty)
     for name, tensor in twin.tensors.items():
         assert_close(empty[name], tensor, rtol=0, atol=0)
 
@@ -186,4 +186,4 @@ def test_both_directions_of_a_table():
 def test_what_has_no_place_is_named(ours, words, refuses):
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     with refuses(ValueError, *ours, words):
-        tables.write(twin.table, ours, twin.tensors)
+        tables.to_theirs(twin.table, ours, twin.tensors)
