@@ -207,19 +207,6 @@ def maps(enter=lambda model, block, z: block.norm1(z), weigh=lambda scores: scor
     return attention_maps
 
 
-def random_head_for_the_mean(m):
-    if m.pool == "mean":
-        m.head.reset_parameters()
-
-
-def maps_in_text_order(model, images):
-    z, found = model.embed(images), []
-    for block in [model.blocks[i] for i in sorted(range(len(model.blocks)), key=str)]:
-        found.append(block.attention.attention_weights(block.norm1(z)))
-        z = block(z)
-    return found
-
-
 def maps_in_evaluation(model, images):
     return maps()(model.eval(), images)
 
@@ -242,11 +229,10 @@ WRONG = {
         Wrong(
             "last token, blocks alike",
             vit(start=alike_blocks, pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(dim=1)),
-            "a new model, pool='mean' wrong",
+            "a new model wrong",
             never="are right",
         ),
         Wrong("mean over the channels", vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(-1)), "raised"),
-        Wrong("a head of zeros for cls alone", vit(start=random_head_for_the_mean), "a new model's answer is not all"),
     ],
     "drop_path_rates": [
         Wrong("a division by zero", lambda depth, last: [last * i / (depth - 1) for i in range(depth)], "depth=1"),
@@ -264,8 +250,6 @@ WRONG = {
         Wrong("a key missing", lambda *sizes: {"head": macs_by_formula(*sizes)["head"]}, "there is no"),
     ],
     "attention_maps": [
-        Wrong("powers of e", maps(weigh=lambda s: s.exp() / s.exp().sum(-1, keepdim=True)), "scores above 88"),
-        Wrong("blocks in text order", maps_in_text_order, "11 layers"),
         Wrong("a mode left", maps_in_evaluation, "the model's mode afterwards is evaluation"),
     ],
 }

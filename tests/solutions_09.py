@@ -118,11 +118,6 @@ def joined(weights=lambda a, b: torch.cat([a, b], 1) / 2, biases=lambda a, b: (a
     return lambda weight, bias, dist_weight, dist_bias: end(weights(weight, dist_weight), biases(bias, dist_bias))
 
 
-def prefix_of_the_first_name(checkpoint):
-    prefix = "module.backbone." if next(iter(checkpoint["teacher"])).startswith("module.backbone.") else "backbone."
-    return {name.removeprefix(prefix): t for name, t in checkpoint["teacher"].items() if name.startswith(prefix)}
-
-
 def answered(question, *answers):
     """A wrong work for each answer to a question."""
     return [Wrong(f"{question}: {x}", lambda x=x: NUMBERS | {question: x}) for x in answers]
@@ -158,12 +153,10 @@ WRONG = {
     ],
     "teacher": [
         Wrong("module left", extract(cut=lambda name: name.removeprefix("backbone."))),
-        Wrong("the first name's prefix", prefix_of_the_first_name, "in another order"),
         Wrong("names alone", lambda checkpoint: list(extract()(checkpoint)), "expected a dictionary"),
     ],
     "prepare": [
         Wrong("no batch", prepared(batch=lambda x: x), "has shape"),
-        Wrong("up to 250", lambda pixels, *of: prepare_by_channel(pixels.clamp(max=250), *of), "all bytes from 0 to"),
         Wrong("no mean", prepared(finish=lambda x, mean, std: x / std)),
     ],
     "joined_heads": [

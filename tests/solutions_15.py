@@ -1,7 +1,5 @@
 """Answers to the exercises of lesson 15: right ones, written in different ways, and wrong ones with what they hear."""
 
-import math
-
 import torch
 from submissions import Wrong
 from torch.nn import functional as F
@@ -121,11 +119,6 @@ def rms(mean=lambda x: x.square().mean(-1, keepdim=True), read=lambda x: x, use=
     return rms_norm
 
 
-def rms_by_direction(x, weight, eps):
-    length = x.norm(dim=-1, keepdim=True)
-    return x / length * (length / (length**2 / x.shape[-1] + eps).sqrt()) * weight
-
-
 def gated(mix=lambda gate, value: F.silu(gate) * value, cut=lambda hidden: hidden.chunk(2, dim=-1)):
     """The gated MLP with another mixture or another cut."""
 
@@ -145,38 +138,12 @@ def angles_by_the_package(rows, columns, head_dim, temperature):
     return modern.Rotary("index", temperature).angles((rows, columns), head_dim, like=torch.zeros(1))
 
 
-def turn_by_a_series(x, angles):
-    terms = [angles**k / float(math.factorial(k)) for k in range(40)]
-    cos, sin = (sum((-1) ** (i // 2) * terms[i] for i in range(first, 40, 2)) for first in (0, 1))
-    before = x.shape[-2] - len(angles)
-    a, b = x[..., before:, :].chunk(2, -1)
-    return torch.cat([x[..., :before, :], torch.cat([a * cos - b * sin, b * cos + a * sin], -1)], -2)
-
-
-def turn_along_the_heads(x, angles):
-    if x.shape[1] == len(angles) < x.shape[2]:
-        return turn_by_halves(x.transpose(1, 2), angles).transpose(1, 2)
-    return turn_by_halves(x, angles)
-
-
-def turn_after(some):
-    """The tokens before the patches stay as they are only if there are so many of them."""
-
-    def turn(x, angles):
-        before = x.shape[-2] - len(angles)
-        return turn_by_halves(x, angles if before in some else F.pad(angles, (0, 0, before, 0), value=0.5))
-
-    return turn
-
-
 WRONG = {
     "modern_numbers": [
         Wrong("not a third", answer(gated_width=127), "How many such matrices has a gated one?"),
         Wrong("one number", answer(rms=3), "expected a list of 4"),
     ],
     "rms_norm": [
-        Wrong("once passed: up to 100", rms(read=lambda x: x.clamp(-100, 100)), "std 3000"),
-        Wrong("once passed: by direction", rms_by_direction, "a token of zeros"),
         Wrong(
             "once passed: fused",
             lambda x, weight, eps: torch._fused_rms_norm(x, [x.shape[-1]], weight, eps)[0],
@@ -184,22 +151,13 @@ WRONG = {
         ),
     ],
     "gated_mlp": [
-        Wrong(
-            "once passed: four axes", lambda x, *w: gated_by_chunk(x, *w) if x.ndim < 5 else 0 * x, "x (2, 3, 1, 2, 4)"
-        ),
         Wrong("once passed: a token alone", lambda x, *w: gated_by_chunk(torch.atleast_2d(x), *w), "x (5,)"),
         Wrong("the package's", gated_by_the_package, "it calls the package's own ModernMLP: write your own"),
     ],
     "rotary_angles": [
-        Wrong("once passed: from 10", lambda *a: angles_by_meshgrid(*a[:3], max(a[3], 10.0)), "temperature=2:"),
-        Wrong("once passed: up to 16", changed(angles_by_meshgrid, lambda x: x.clamp(max=16)), "33 × 2 patches"),
         Wrong("the package's", angles_by_the_package, "it calls the package's own angles: write your own"),
     ],
-    "rotate": [
-        Wrong("once passed: a series", turn_by_a_series, "many full rotations"),
-        Wrong("once passed: along the heads", turn_along_the_heads, "x (1, 4, 5, 2), angles (4, 1)"),
-        Wrong("once passed: five tokens before", turn_after((0, 1, 2, 3, 5)), "x (2, 1, 8, 4), angles (4, 2)"),
-    ],
+    "rotate": [Wrong("degrees", lambda x, angles: turn_by_halves(x, torch.deg2rad(angles)))],
     "attention_pool": [
         Wrong("with weights", changed(pool_by_hand, lambda y: (y, None)), "return it alone"),
         Wrong("the mean token", lambda z, *rest: z.mean(dim=1)),

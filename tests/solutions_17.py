@@ -93,7 +93,7 @@ def one_way(images, captions, log_scale):
 WRONG = {
     "two_towers_numbers": [Wrong("eight new ones", answers(new=8), "without those that were shown")],
     "clip_loss": [
-        Wrong("no clip", lambda i, c, s: loss_by_labels(i, c, s) if s < 4.6 else one_way(i, c, s), "which is clipped"),
+        Wrong("no clip", lambda i, c, s: loss_by_labels(i, c, s) if s < 4.6 else one_way(i, c, s), "a scale of 150"),
         Wrong("a loss per picture", lambda i, c, s: loss_by_labels(i, c, s).expand(len(i)), "shape"),
         Wrong("no gradient of the scale", lambda i, c, s: loss_by_labels(i, c, s.detach()), "gradient"),
     ],
@@ -112,7 +112,7 @@ WRONG = {
             lambda logits, bias: (
                 -((2 * torch.eye(len(logits)) - 1) * (logits + bias)).sigmoid().log().sum() / len(logits)
             ),
-            "hundreds",
+            "up to 900",
         ),
         Wrong("no gradient of the bias", lambda logits, bias: sigmoid_by_bce(logits, bias.detach()), "gradient"),
         Wrong("mean of all", changed(sigmoid_by_bce, lambda x: x / 3)),

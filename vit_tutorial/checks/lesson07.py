@@ -18,26 +18,24 @@ from vit_tutorial.checks.engine import (
     Fault,
     Forbidden,
     Mistake,
-    ModelSnapshot,
     Observation,
     Question,
-    Row,
-    as_number,
-    as_tensor,
     by_parameter,
     call,
-    changed_argument,
-    copy_arguments,
-    describe,
+    call_with_model,
     normal,
     pencil,
     random_weights,
+    tensors,
 )
 from vit_tutorial.train import parameter_groups, schedule
 from vit_tutorial.vit import ViT, ViTConfig
 
-# ---- With a pencil -----------------------------------------------------------------------------------------------
+_COSINE = "Warm-up, then a cosine"
+_TWICE = "Softmax twice"
+_LOOP = "2 · A loop that reads digits"
 
+# ---- With a pencil -----------------------------------------------------------------------------------------------
 
 TRAINING_NUMBERS = pencil(
     "training_numbers",
@@ -84,24 +82,17 @@ def _loss(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
 
 
 def _loss_cases() -> list[Case]:
-    made = []
-    sizes = [(3, 4, 0.1, 1.0), (1, 3, 0.4, 1.0), (5, 10, 0.0, 2.0), (4, 6, 0.2, 300.0), (2, 5, 0.9, 1.0)]
-    for B, K, epsilon, size in sizes:
-        labels = torch.arange(B) ** 2 % K
-        label = f"logits {(B, K)}, epsilon={epsilon}{', logits up to hundreds' if size > 100 else ''}"
-        made.append(Case(label, (size * normal(B, K, seed=B), labels, epsilon)))
-    return made
+    sizes = [(3, 4, 0.1, 1.0), (1, 3, 0.4, 1.0), (5, 10, 0.0, 2.0), (4, 6, 0.2, 300.0)]
+    return [
+        Case(f"logits {(B, K)} up to {4 * size:g}, epsilon={e}", (size * normal(B, K), torch.arange(B) ** 2 % K, e))
+        for B, K, e, size in sizes
+    ]
 
 
-def _by_target(target: Callable[[Tensor, float, int], Tensor]) -> Callable[..., Tensor]:
-    """The loss with another target (from one-hot labels, epsilon, K)."""
-
-    def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        K = logits.shape[1]
-        aim = target(F.one_hot(labels, K).to(logits.dtype), epsilon, K)
-        return -(aim * logits.log_softmax(dim=1)).sum(dim=1).mean()
-
-    return smoothed_cross_entropy
+def _two_numbers(logits: Tensor, labels: Tensor, true: float, others: float) -> Tensor:
+    """The loss for a target with one number for the true class, and another one for all others."""
+    hot = F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+    return F.cross_entropy(logits, true * hot + others * (1 - hot))
 
 
 SMOOTHED_CROSS_ENTROPY = Exercise(
@@ -118,32 +109,22 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
             name="a softmax taken twice",
             says="The logits come as they are. You take the softmax of a softmax, and the loss can't get small any "
             "more.",
-            reread="Softmax twice",
+            reread=_TWICE,
             wrong=lambda logits, labels, epsilon: _loss(logits.softmax(dim=1), labels, epsilon),
         ),
         Mistake(
             name="a target that does not sum to 1",
             says="The true class has 1 - ε in yours. It gets its part of ε, too: 1 - ε + ε / K.",
             reread="Label smoothing",
-            wrong=_by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
-        ),
-        Mistake(
-            name="a target that sums to more than 1",
-            says="You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
-            reread="Label smoothing",
-            wrong=_by_target(lambda hot, epsilon, K: hot + epsilon / K),
+            wrong=lambda logits, labels, epsilon: _two_numbers(logits, labels, 1 - epsilon, epsilon / logits.shape[1]),
         ),
         Mistake(
             name="ε shared by the other classes alone",
             says="All K classes share it, the true one, too: ε / K, not ε / (K - 1).",
             reread="Label smoothing",
-            wrong=_by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
-        ),
-        Mistake(
-            name="no smoothing",
-            says="The true class gets 1 - ε + ε / K.",
-            reread="Label smoothing",
-            wrong=lambda logits, labels, _: _loss(logits, labels, 0.0),
+            wrong=lambda logits, labels, epsilon: _two_numbers(
+                logits, labels, 1 - epsilon, epsilon / (logits.shape[1] - 1)
+            ),
         ),
     ),
 )
@@ -153,20 +134,14 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
 
 
 def _schedule_cases() -> list[Case]:
-    sizes = [(10, 4), (30, 6), (8, 0), (9, 1), (40, 16), (10, 2), (5, 4), (200, 120), (1, 0), (2, 1)]
+    sizes = [(10, 4), (30, 6), (8, 0), (9, 1), (5, 4)]
     return [Case(f"steps={steps}, warmup={warmup}", (steps, warmup)) for steps, warmup in sizes]
 
 
 def _shares(work: Any, case: Case) -> Observation:
-    """The share at each step, the one after the last included, as a tensor."""
+    """The share at each step, the one after the last included."""
     steps, warmup = case.args
-    found = []
-    for step in range(steps + 1):
-        share = as_number(given := work(step, steps, warmup))
-        if share is None:
-            raise Fault(f"schedule({step}, {steps}, {warmup}) is {describe(given)}, expected a number")
-        found.append(float(share))
-    return Observation({"share": torch.tensor(found, dtype=torch.float64)})
+    return Observation({"share": [work(step, steps, warmup) for step in range(steps + 1)]})
 
 
 def _scheduled(
@@ -177,8 +152,6 @@ def _scheduled(
     """The schedule with another warm-up or another fall."""
     return lambda step, steps, warmup: rise(step, warmup) if step < warmup else wave(fall(step, steps, warmup))
 
-
-_COSINE = "Warm-up, then a cosine"
 
 _schedule = _scheduled()
 
@@ -226,46 +199,28 @@ SCHEDULE = Exercise(
 
 
 def _by_rule(decays: Callable[[str, nn.Parameter], bool]) -> Callable[..., list[dict[str, Any]]]:
-    def groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-        names = dict(model.named_parameters())
-        chosen = {name for name, parameter in names.items() if decays(name, parameter)}
-        return [
-            {"params": [names[name] for name in names if name in chosen], "weight_decay": weight_decay},
-            {"params": [names[name] for name in names if name not in chosen], "weight_decay": 0.0},
-        ]
-
-    return groups
-
-
-def _kernel(name: str, parameter: nn.Parameter) -> bool:
-    return name.endswith("weight") and parameter.ndim > 1
-
-
-class _Convolutions(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(1, 4, 3, bias=False)
-        self.bn = nn.BatchNorm2d(4)
-        self.head = nn.Linear(4, 3)
-        self.stem.requires_grad_(False)  # it belongs to a group all the same
+    return lambda model, weight_decay: [
+        {"params": [p], "weight_decay": weight_decay * decays(name, p)} for name, p in model.named_parameters()
+    ]
 
 
 def _group_cases() -> list[Case]:
     sizes = ViTConfig(image_size=4, patch_size=2, in_channels=1, num_classes=3, dim=16, depth=1, num_heads=2, mlp_dim=6)
+    bare = dataclasses.replace(sizes, pool="mean", position="none")
+    stem = nn.Conv2d(1, 4, 3, bias=False).requires_grad_(False)  # it belongs to a group all the same
     return [
         Case("a ViT, weight_decay=0.05", (ViT(sizes), 0.05)),
-        Case("a ViT without class token and positions, weight_decay=0.1",
-             (ViT(dataclasses.replace(sizes, pool="mean", position="none")), 0.1)),
-        Case("a ConvNet, weight_decay=0.3", (_Convolutions(), 0.3)),
-    ]  # fmt: skip
+        Case("a ViT without class token and positions, weight_decay=0.1", (ViT(bare), 0.1)),
+        Case("a ConvNet, weight_decay=0.3", (nn.Sequential(stem, nn.BatchNorm2d(4), nn.Linear(4, 3)), 0.3)),
+    ]
 
 
 def _decays(work: Any, case: Case) -> Observation:
     """The decay of each parameter, by its name."""
-    model, weight_decay = case.args
-    lent = ModelSnapshot(model)
-    decays = by_parameter(work(model, weight_decay), model, "weight_decay", default=0.01)  # the optimiser's own
-    return Observation(decays | {"the model afterwards": lent.afterwards()})
+    observed = call_with_model(work, case)
+    groups = observed.values.pop("result")
+    observed.values |= by_parameter(groups, case.args[0], "weight_decay", default=0.01)  # the optimiser's own
+    return observed
 
 
 PARAMETER_GROUPS = Exercise(
@@ -273,7 +228,7 @@ PARAMETER_GROUPS = Exercise(
     lesson="07",
     points=2,
     takes='fn(model, weight_decay): dictionaries of "params" and "weight_decay" for torch.optim.AdamW',
-    right=_by_rule(_kernel),
+    right=_by_rule(lambda name, p: p.ndim > 1 and name.endswith("weight")),
     cases=_group_cases,
     observe=_decays,
     tolerance=1e-7,
@@ -304,91 +259,58 @@ PARAMETER_GROUPS = Exercise(
 # ---- Accuracy ----------------------------------------------------------------------------------------------------
 
 
-class _Switch(nn.Module):
-    """What dropout is, without its chance: in training it gives other numbers."""
+class _Classifier(nn.Sequential):
+    """It notes what it is asked; and in training it gives other numbers, as with dropout, but without its chance."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.roll(1, dims=-1) if self.training else x
-
-
-def _classifier(pixels: int, classes: int, seed: int = 0) -> nn.Module:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.Tanh(), _Switch(), nn.Linear(8, classes)).double()
-    for name, value in random_weights(model, seed).items():
-        model.get_parameter(name).data = value.double()
-    return model
-
-
-def _task(count: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Images (count, 1, 3, 4), and labels that the classifier gets right about every second time."""
-    images = normal(count, 1, 3, 4, seed=seed).double()
-    with torch.no_grad():
-        best = _classifier(12, classes).eval()(images).argmax(dim=1)
-    return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
-
-
-class _Asked(nn.Module):
-    """A classifier that notes what it is asked, with a frozen bias."""
-
-    def __init__(self, pixels: int, classes: int, loud: float = 1) -> None:
-        super().__init__()
-        self.loud = loud
-        self.layers = _classifier(pixels, classes)
-        self.layers.get_parameter("1.bias").requires_grad_(False)  # whoever thaws all afterwards thaws this one, too
+    def __init__(self, classes: int) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, classes))
+        for name, value in random_weights(self).items():
+            self.get_parameter(name).data = value.double()
         self.sizes: list[int] = []
         self.graph = False
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = self.loud * (self.layers(x) / 8 - 0.15)  # the largest logit may be negative
+        answer: Tensor = super().forward(x)
         self.sizes.append(len(x))
         self.graph |= answer.requires_grad
-        return answer
+        return answer.roll(1, dims=-1) if self.training else answer
+
+
+def _task(count: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Images (count, 1, 3, 4), and labels that the classifier gets right about every second time."""
+    images = normal(count, 1, 3, 4, seed=count).double()
+    best = _Classifier(classes).eval()(images).argmax(dim=1)
+    return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
 
 
 def _accuracy_cases() -> list[Case]:
-    made = []
-    for count, batch, classes in [(11, 4, 3), (9, 4, 4), (12, 4, 5), (5, 8, 3)]:
-        arguments = (*_task(count, classes, seed=count), batch)
-        made.append(Case(f"{count} images in batches of {batch}", arguments, (classes,)))
-    # A function that rises with the logits, such as sigmoid, makes the largest ones equal.
-    return [*made, Case("11 images in batches of 4, logits in the thousands", made[0].args, (3, 1e4))]
+    sizes = [(11, 4, 3), (9, 4, 4), (12, 4, 5), (5, 8, 3)]
+    return [
+        Case(f"{count} images in batches of {batch}", (_Classifier(classes), *_task(count, classes), batch))
+        for count, batch, classes in sizes
+    ]
 
 
 def _measured(work: Any, case: Case) -> Observation:
-    model = _Asked(12, *case.build).train()
-    lent, given = ModelSnapshot(model), copy_arguments(case.args)
-    result = work(model, *given)
-    images, _, batch = case.args
-    full = "in batches of batch_size" if _batched(model.sizes, len(images), batch) else "in others"
-    observed = {
-        "result": result,
+    observed, model = call_with_model(work, case), case.args[0]
+    observed.values |= {
         "model.training afterwards": model.training,
-        "how the images come": (full),
+        "how many images come at once": model.sizes,
         "whether gradients are on while it measures": "on" if model.graph else "off",
-        "the model afterwards": lent.afterwards(),
     }
-    return Observation(observed, changed_argument=changed_argument(case.args, given, first=2))
+    return observed
 
 
-def _batched(sizes: list[int], images: int, batch: int) -> bool:
-    """Whether all images came in full batches, but for the last one; more may have been asked than once."""
-    full, rest = divmod(images, batch)
-    return set(sizes) <= {batch, rest, images if images < batch else batch} and sizes.count(batch) >= full
-
-
-def _accurate(
-    ask: Callable[[nn.Module, Tensor], Tensor] = lambda model, x: model.eval()(x),
-    share: Callable[[list[Tensor]], Tensor] = lambda hits: torch.cat(hits).double().mean(),
-) -> Callable[..., float]:
-    """The share of right answers, asked or averaged in another way."""
-
-    def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
-        with torch.no_grad():
-            parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-            hits = [ask(model, x).argmax(dim=1) == y for x, y in parts]
-        model.train()
-        return share(hits).item()
-
-    return accuracy
+def _accuracy(
+    model: nn.Module, images: Tensor, labels: Tensor, batch_size: int, training: bool = False, by_batch: bool = False
+) -> float:
+    """The share of right answers; or asked in training mode, or as the mean of the batches' shares."""
+    model.train(training)
+    with torch.no_grad():
+        batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
+        hits = [(model(x).argmax(dim=1) == y).double() for x, y in batches]
+    model.train()
+    return torch.stack([hit.mean() for hit in hits] if by_batch else [torch.cat(hits).mean()]).mean().item()
 
 
 ACCURACY = Exercise(
@@ -396,7 +318,7 @@ ACCURACY = Exercise(
     lesson="07",
     points=2,
     takes="fn(model, images, labels, batch_size): the share of right answers, from 0 to 1",
-    right=_accurate(),
+    right=_accuracy,
     cases=_accuracy_cases,
     observe=_measured,
     mistakes=(
@@ -405,21 +327,15 @@ ACCURACY = Exercise(
             says="In training mode dropout is on, and the model answers otherwise: model.eval() first, and "
             "model.train() afterwards.",
             reread="No `eval()`.",
-            wrong=_accurate(ask=lambda model, x: model(x)),
+            wrong=functools.partial(_accuracy, training=True),
             lesson="04",
         ),
         Mistake(
             name="a mean of the batches' shares",
             says="The last batch may be smaller, and counts as much as the others in yours. Count right answers, and "
             "divide by all images.",
-            reread="2 · A loop that reads digits",
-            wrong=_accurate(share=lambda hits: torch.stack([hit.double().mean() for hit in hits]).mean()),
-        ),
-        Mistake(
-            name="a count in place of a share",
-            says="Divide the right answers by the number of images.",
-            reread="2 · A loop that reads digits",
-            wrong=_accurate(share=lambda hits: torch.cat(hits).double().sum()),
+            reread=_LOOP,
+            wrong=functools.partial(_accuracy, by_batch=True),
         ),
     ),
 )
@@ -430,31 +346,24 @@ ACCURACY = Exercise(
 
 def _fit(
     training: bool = True,
-    smoothing: float = 0.1,
+    cost: Callable[[Tensor, Tensor], Tensor] = lambda logits, labels: _loss(logits, labels, 0.1),
+    visited: Callable[[Tensor], Tensor] = lambda order: order,
     clear: bool = True,
     cut: bool = True,
     place: Callable[[int, int, int], int] = lambda epoch, i, an_epoch: epoch * an_epoch + i,
 ) -> Callable[..., list[float]]:
-    """The loop without one of its parts, or with another place in the schedule."""
+    """The loop without one of its parts, with another loss or order, or with another place in the schedule."""
 
-    def fit(
-        model: nn.Module,
-        images: Tensor,
-        labels: Tensor,
-        orders: list[Tensor],
-        batch_size: int,
-        learning_rate: float,
-        warmup: int,
-        clip: float,
-    ) -> list[float]:
+    def fit(model: nn.Module, images: Tensor, labels: Tensor, orders: list[Tensor], *settings: Any) -> list[float]:
+        batch_size, learning_rate, warmup, clip = settings
         optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.05)
         an_epoch, losses = math.ceil(len(images) / batch_size), []
         model.train(training)
         for epoch, order in enumerate(orders):
-            for i, rows in enumerate(order.split(batch_size)):
+            for i, rows in enumerate(visited(order).split(batch_size)):
                 share = _schedule(place(epoch, i, an_epoch), len(orders) * an_epoch, warmup)
                 optimizer.param_groups[0]["lr"] = learning_rate * share
-                loss = _loss(model(images[rows]), labels[rows], smoothing)
+                loss = cost(model(images[rows]), labels[rows])
                 if clear:
                     optimizer.zero_grad()
                 loss.backward()
@@ -470,47 +379,23 @@ def _fit(
 def _fit_cases() -> list[Case]:
     made = []
     # In the last one no gradient is so long that it is clipped, there is no warm-up, and one batch holds all.
-    sizes = [(10, 4, 3, 4, 0.05, 0.3), (7, 3, 2, 3, 0.03, 0.1), (6, 3, 4, 2, 0.08, 0.5), (5, 8, 10, 0, 0.05, 50.0)]
+    sizes = [(10, 4, 3, 4, 0.05, 0.3), (7, 3, 2, 3, 0.03, 0.1), (5, 8, 10, 0, 0.05, 50.0)]
     for count, batch, epochs, warmup, rate, clip in sizes:
         generator = torch.Generator().manual_seed(count)
         orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
         label = f"{count} images, {epochs} epochs in batches of {batch}, warmup={warmup}, clip={clip}"
-        made.append(Case(label, (*_task(count, 3, seed=count), orders, batch, rate, warmup, clip), (count,)))
+        made.append(Case(label, (_Classifier(3).eval(), *_task(count, 3), orders, batch, rate, warmup, clip)))
     return made
 
 
 def _trained(work: Any, case: Case) -> Observation:
     """The loss of every step, and the weights at the end."""
-    model = _classifier(12, 3, *case.build).eval()
-    given, lent = copy_arguments(case.args), ModelSnapshot(model, trained=True)
-    losses = work(model, *given)
-    numbers = as_tensor(losses)
-    if isinstance(losses, (list, tuple)) and None not in (found := [as_number(loss) for loss in losses]):
-        numbers = torch.tensor(found, dtype=torch.float64)
-    if numbers is None:
-        raise Fault(f"returned {describe(losses)}, expected a list of numbers, the loss of each step")
-    if numbers.requires_grad or any(isinstance(loss, Tensor) and loss.requires_grad for loss in losses):
+    observed, model = call_with_model(work, case, trained=True), case.args[0]
+    if any(part.requires_grad for part in tensors(observed.result)):
         raise Fault("the losses are tensors with their graph, which keep all that was computed: return loss.item()")
-    observed = {
-        "losses": numbers,
-        **{f"{name}, trained": p.detach() for name, p in model.named_parameters()},
-        "the model afterwards": lent.afterwards(),
-    }
-    return Observation(observed, changed_argument=changed_argument(case.args, given, first=2))
-
-
-def _from_when(wrong: list[Row]) -> str:
-    """Where the losses leave the right ones, which says in which part of a step the mistake is."""
-    case, right, theirs = wrong[0]
-    a, b = right.values["losses"], theirs.values["losses"]
-    if not isinstance(b, Tensor) or a.shape != b.shape:
-        return ""
-    steps = (~((a - b).abs() <= FIT.tolerance * max(1.0, a.abs().max().item()))).nonzero().flatten().tolist()
-    if not steps:
-        return f"With {case.label}, the losses are right, but not all weights at the end: look at the last step."
-    if steps[0] == 0:
-        return f"The very first loss is wrong with {case.label}."
-    return f"With {case.label}, losses are right up to step {steps[0] - 1}, and that of step {steps[0]} is wrong."
+    weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
+    observed.values = {"losses": observed.values.pop("result")} | weights | observed.values
+    return observed
 
 
 FIT = Exercise(
@@ -522,7 +407,6 @@ FIT = Exercise(
     right=_fit(),
     cases=_fit_cases,
     observe=_trained,
-    explain=_from_when,
     mistakes=(
         Mistake(
             name="zero_grad forgotten",
@@ -531,16 +415,28 @@ FIT = Exercise(
             wrong=_fit(clear=False),
         ),
         Mistake(
+            name="images that are not shuffled",
+            says="You visit them as they lie. Epoch e visits them in the order of orders[e].",
+            reread="`zero_grad` forgotten, images not shuffled",
+            wrong=_fit(visited=lambda order: order.sort().values),
+        ),
+        Mistake(
+            name="a softmax taken twice",
+            says="cross_entropy takes logits, and has the softmax in it: give it the model's answer as it is.",
+            reread=_TWICE,
+            wrong=_fit(cost=lambda logits, labels: _loss(logits.softmax(dim=1), labels, 0.1)),
+        ),
+        Mistake(
             name="a model that is not in training mode",
             says="The model came in evaluation mode, and was trained in it: call model.train() first.",
-            reread="2 · A loop that reads digits",
+            reread=_LOOP,
             wrong=_fit(training=False),
         ),
         Mistake(
             name="the smoothing forgotten",
             says="The loss has label_smoothing=0.1 here.",
             reread="Label smoothing",
-            wrong=_fit(smoothing=0.0),
+            wrong=_fit(cost=F.cross_entropy),
         ),
         Mistake(
             name="a rate that changes once an epoch",

@@ -29,7 +29,6 @@ _SLIPS = "Four mistakes that raise no error"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# A batch of 128 pictures and captions; captions name 4 animals, 32 times each; E = 32.
 TWO_TOWERS_NUMBERS = pencil(
     "two_towers_numbers",
     lesson="17",
@@ -53,20 +52,12 @@ TWO_TOWERS_NUMBERS = pencil(
             3.466,
             "How many captions of the batch mean the same, and the logarithm of that.",
             _FLOOR,
-            {
-                1.386: "the logarithm of the number of meanings. What counts is how many captions share one: ln 32.",
-                0: "a floor of 0. Captions that mean the same can't be told apart, so a picture pays ln m.",
-            },
+            {1.386: "the logarithm of the number of meanings. What counts is how many captions share one: ln 32."},
         ),
         "gained": Question(
             1.3863, "From guessing down to the floor: a difference of two logarithms is the logarithm of a quotient."
         ),
-        "scale": Question(
-            2.659,
-            "The scale is stored as its logarithm.",
-            _LOSS,
-            {14.286: "the scale itself. What is stored and learned is its logarithm, ln(1 / 0.07)."},
-        ),
+        "scale": Question(2.659, "What is stored and learned is the scale's logarithm, ln(1 / 0.07)."),
         "most": Question(
             200,
             "The scale is clipped at 100, and cosines go from -1 to 1.",
@@ -74,12 +65,7 @@ TWO_TOWERS_NUMBERS = pencil(
             {100: "the largest logit. From the smallest, -100, to the largest, 100, it is twice as far."},
         ),
         "new": Question(12, "All combinations, without those that were shown."),
-        "sigmoid": Question(
-            16256,
-            "Of all pairs of the batch, those that don't stand on the diagonal.",
-            _SIGLIP,
-            {16384: "all pairs. Those on the diagonal do belong together: take them off."},
-        ),
+        "sigmoid": Question(16256, "Of all pairs of the batch, those that don't stand on the diagonal."),
     },
 )
 
@@ -118,19 +104,11 @@ def _make_loss(
 
 
 def _loss_cases() -> list[Case]:
-    cases = []
-    for seed, (B, E, scale) in enumerate(((3, 5, 14.3), (4, 4, 2.0), (7, 3, 30.0), (2, 6, 1.0), (1, 4, 5.0))):
-        args = (2 * normal(B, E, seed=seed), normal(B, E, seed=seed + 10), torch.tensor(math.log(scale)))
-        cases.append(Case(f"images and captions ({B}, {E}), a scale of {scale:g}", args))
-    above = (normal(5, 6, seed=20), normal(5, 6, seed=21), torch.tensor(math.log(150.0)))
-    large = (1000 * normal(4, 3, seed=23), 1e-3 * normal(4, 3, seed=24), torch.tensor(1.0))
-    twice = (normal(4, 3, seed=25), normal(4, 3, seed=26)[[0, 1, 0, 2]], torch.tensor(1.5))
     return [
-        *cases,
-        Case("a scale of 150, which is clipped", above),
-        Case("long and short vectors", large),
-        Case("two equal captions", twice),
-    ]
+        Case(f"images and captions ({B}, {E}), a scale of {scale:g}",
+             (2 * normal(B, E), normal(B, E, seed=1), torch.tensor(math.log(scale))))
+        for B, E, scale in [(3, 5, 14.3), (4, 4, 2.0), (7, 3, 30.0), (5, 6, 150.0)]
+    ]  # fmt: skip
 
 
 CLIP_LOSS = Exercise(
@@ -195,25 +173,17 @@ CLIP_LOSS = Exercise(
 # ---- Its floor ---------------------------------------------------------------------------------------------------
 
 
-def _counts(meanings: Tensor) -> Tensor:
-    return (meanings[:, None] == meanings).sum(dim=1).double()
-
-
-def _make_floor(of: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A number from the counts of each caption's meaning."""
-    return lambda meanings: of(_counts(meanings))
-
-
-def _per_meaning(meanings: Tensor) -> Tensor:
-    return meanings.unique(return_counts=True)[1].double().log().mean()
+def _floor(meanings: Tensor, of: Callable[[Tensor], Tensor] = lambda counts: counts.log().mean()) -> Tensor:
+    """The floor, or another number from the counts of each caption's meaning."""
+    return of((meanings[:, None] == meanings).sum(dim=1).double())
 
 
 def _floor_cases() -> list[Case]:
-    cases = [Case("meanings 3, 1, 3, 3, 1, 2", (torch.tensor([3, 1, 3, 3, 1, 2]),))]
-    for seed, (B, K) in enumerate(((8, 3), (12, 30), (5, 1), (64, 10))):
-        drawn = torch.randint(K, (B,), generator=torch.Generator().manual_seed(seed))
-        cases.append(Case(f"{B} captions, up to {K} meanings", (drawn,)))
-    return [*cases, Case("numbers that aren't from 0 on", (torch.tensor([700, -3, 700, 41]),))]
+    made = [Case("meanings 3, 1, 3, 3, 1, 2", (torch.tensor([3, 1, 3, 3, 1, 2]),))]
+    for B, K in [(8, 3), (12, 30), (5, 1)]:
+        drawn = torch.randint(-K, K, (B,), generator=torch.Generator().manual_seed(B))
+        made.append(Case(f"{B} captions, up to {2 * K} meanings", (drawn,)))
+    return made
 
 
 FLOOR_OF = Exercise(
@@ -221,7 +191,7 @@ FLOOR_OF = Exercise(
     lesson="17",
     points=3,
     takes="fn(meanings): (B,) whole numbers -> the floor of CLIP's loss, one number",
-    right=_make_floor(lambda m: m.log().mean()),
+    right=_floor,
     cases=_floor_cases,
     observe=call,
     forbidden=(lesson.loss_floor,),
@@ -230,27 +200,19 @@ FLOOR_OF = Exercise(
             name="the logarithm of a mean",
             says="Each picture pays ln m of its own: first the logarithms, then their mean.",
             reread=_FLOOR,
-            wrong=_make_floor(lambda m: m.mean().log()),
+            wrong=functools.partial(_floor, of=lambda counts: counts.mean().log()),
         ),
         Mistake(
             name="a mean over meanings",
-            says="The loss is a mean over pictures, so a meaning with many captions counts as often as it has "
-            "captions.",
+            says="The loss is a mean over pictures, so a meaning counts as often as it has captions.",
             reread=_FLOOR,
-            wrong=_per_meaning,
+            wrong=lambda meanings: meanings.unique(return_counts=True)[1].double().log().mean(),
         ),
         Mistake(
             name="the logarithm of the number of meanings",
             says="What counts is how many captions share a meaning, not how many meanings there are.",
             reread=_FLOOR,
             wrong=lambda meanings: torch.tensor(float(len(meanings.unique()))).log(),
-        ),
-        Mistake(
-            name="guessing among the whole batch",
-            says="ln B is where guessing stands. At the floor only captions of the same meaning are left to choose "
-            "from.",
-            reread=_FLOOR,
-            wrong=lambda meanings: torch.tensor(float(len(meanings))).log(),
         ),
     ),
 )
@@ -268,12 +230,11 @@ def _lengths_kept(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def _zero_shot_cases() -> list[Case]:
-    cases = []
-    for seed, (B, P, K, E) in enumerate(((2, 3, 4, 5), (5, 2, 3, 4), (3, 4, 2, 6), (1, 2, 5, 3), (4, 1, 3, 2))):
-        lengths = 0.3 + 3 * torch.rand(P, K, 1, generator=torch.Generator().manual_seed(seed))
-        args = (2 * normal(B, E, seed=seed), lengths * normal(P, K, E, seed=seed + 10))
-        cases.append(Case(f"images ({B}, {E}), captions ({P}, {K}, {E})", args))
-    return [*cases, Case("long images, short captions", (1000 * args[0], 1e-3 * args[1]))]
+    return [
+        Case(f"images ({B}, {E}), captions ({P}, {K}, {E})",
+             (2 * normal(B, E), normal(P, K, 1, seed=1).exp() * normal(P, K, E, seed=2)))
+        for B, P, K, E in [(2, 3, 4, 5), (5, 2, 3, 4), (1, 4, 2, 6)]
+    ]  # fmt: skip
 
 
 ZERO_SHOT = Exercise(
@@ -309,14 +270,10 @@ def _signs(logits: Tensor) -> Tensor:
     return 2 * torch.eye(len(logits)) - 1
 
 
-def _sum(losses: Tensor) -> Tensor:
-    return losses.sum() / len(losses)
-
-
 def _make_sigmoid(
     biased: Callable[[Tensor, Tensor], Tensor] = torch.add,
     signs: Callable[[Tensor], Tensor] = _signs,
-    mean: Callable[[Tensor], Tensor] = _sum,
+    mean: Callable[[Tensor], Tensor] = lambda losses: losses.sum() / len(losses),
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """SigLIP's loss with another bias, other answers, or another mean."""
 
@@ -327,13 +284,11 @@ def _make_sigmoid(
 
 
 def _sigmoid_cases() -> list[Case]:
-    cases = []
-    for seed, (B, size, bias) in enumerate(
-        ((3, 2.0, -1.5), (4, 1.0, 0.7), (7, 4.0, -4.0), (2, 1.0, -10.0), (1, 1, 0.5))
-    ):
-        args = (size * normal(B, B, seed=seed), torch.tensor(float(bias)))
-        cases.append(Case(f"logits ({B}, {B}), a bias of {bias:g}", args))
-    return [*cases, Case("logits of hundreds", (300 * normal(4, 4, seed=30), torch.tensor(-10.0)))]
+    sizes = [(3, 2.0, -1.5), (4, 1.0, 0.7), (7, 4.0, -4.0), (5, 300.0, -10.0)]
+    return [
+        Case(f"logits ({B}, {B}) up to {3 * size:g}, a bias of {bias:g}", (size * normal(B, B), torch.tensor(bias)))
+        for B, size, bias in sizes
+    ]
 
 
 SIGMOID_PAIRS = Exercise(
@@ -352,6 +307,13 @@ SIGMOID_PAIRS = Exercise(
             says="Sum over all pairs and divide by B, the number of pictures, not by B times B.",
             reread=_SIGLIP,
             wrong=_make_sigmoid(mean=torch.mean),
+        ),
+        Mistake(
+            name="a softmax among all captions",
+            says="That is CLIP's question. SigLIP asks of each pair by itself whether it belongs together: -ln σ(z) on "
+            "the diagonal, -ln σ(-z) elsewhere.",
+            reread=_SIGLIP,
+            wrong=lambda logits, bias: _both(logits + bias),
         ),
         Mistake(
             name="only the pairs that belong together",
