@@ -128,11 +128,6 @@ WRONG = {
     ],
     "offset_index": [
         Wrong(
-            "once passed: float16",
-            offsets(lambda n, grid: ((n // grid[1]).half(), (n % grid[1]).half())),
-            "23 rows, 24",
-        ),
-        Wrong(
             "nested lists",
             changed(offsets_by_loop, torch.Tensor.tolist),
             "the numbers are right, but",

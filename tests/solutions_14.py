@@ -167,7 +167,6 @@ WRONG = {
         Wrong(
             "other rows",
             lambda fitted, loss, rows: drawn_by_powers(fitted, loss, torch.randint(len(loss), rows.shape)),
-            "other numbers",
         ),
     ],
 }
