@@ -24,6 +24,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 13     | variants.selfsup    | Learning without labels: masked patches, and a masked autoencoder.
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
+| 15     | variants.modern_config | The config of such a model, and the configs of the well-known ones.
 | 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.
 | 17     | variants.text       | The text towers of CLIP and SigLIP.
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
     from vit_tutorial.variants import hybrid as hybrid
     from vit_tutorial.variants import modern as modern
+    from vit_tutorial.variants import modern_config as modern_config
     from vit_tutorial.variants import positions as positions
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
@@ -111,6 +113,7 @@ _LESSONS = {  # a lesson's module, without its room
     "resnet": "variants",
     "selfsup": "variants",
     "modern": "variants",
+    "modern_config": "variants",
     "text": "variants",
     "words": "variants",
     "tokens": "variants",
