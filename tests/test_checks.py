@@ -250,7 +250,7 @@ def test_the_notebook_stays_as_it_was():
         ([1.0, 2.0], [1.0, 3.0], "n[1] is 3, expected 2"),
         ([1.0, 2.0], [1.0], "n is a list of 1, expected a list of 2"),
         (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), ""),
-        (torch.tensor([1, 2]), torch.tensor([1.0, 2.0]), ""),
+        (torch.tensor([1, 2]), torch.tensor([1.0, 2.0]), "the numbers are right, but n is of dtype torch.float32"),
         (torch.tensor([1, 2]), torch.tensor([1.0, 2.5]), "whole numbers, such as torch.int64"),
     ],
 )

@@ -1,8 +1,8 @@
 """Whether a student's result is the right one, and the first difference in a plain sentence.
 
 What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
-without a graph: all are accepted. Half precision isn't, it loses digits. Where the numbers are right and the form
-isn't, the sentence says so. Everywhere, ``right`` is what the reference gives, and ``given`` what the student's work
+without a graph: all are accepted. Half precision isn't, it loses digits, nor are floats where whole numbers are asked
+for. Where the numbers are right and the form isn't, the sentence says so. Everywhere, ``right`` is what the reference gives, and ``given`` what the student's work
 gives.
 """
 
@@ -145,9 +145,8 @@ def _expected_dtype(right: Tensor, given: Tensor) -> str:
         return "" if given.dtype == torch.bool else "torch.bool, True or False"
     if given.dtype == torch.bool or given.is_complex():
         return str(right.dtype)
-    if not given.is_floating_point() or right.is_floating_point():
-        return ""
-    return "" if torch.equal(given.double(), right.double()) else "whole numbers, such as torch.int64"
+    whole = given.is_floating_point() and not right.is_floating_point()
+    return "whole numbers, such as torch.int64" if whole else ""
 
 
 def _entry_difference(right: Tensor, given: Tensor, name: str, exercise: Exercise) -> str:
