@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -94,17 +95,11 @@ def _raw_cases() -> list[Case]:
 
 
 def _raw(
-    shift: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda old, new, mean: -(new * mean).sum(dim=(1, 2, 3)),
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The patch embedding for raw pixels, with another number added to the bias."""
-
-    def for_raw_pixels(
-        weight: Tensor, bias: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
-    ) -> tuple[Tensor, Tensor]:
-        kernel = weight / _column(std)  # (D, C, P, P)
-        return kernel, bias + shift(weight, kernel, _column(mean))
-
-    return for_raw_pixels
+    weight: Tensor, bias: Tensor, mean: tuple[float, ...], std: tuple[float, ...], by_old: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The patch embedding for raw pixels; or with the mean taken through the old kernel."""
+    kernel = weight / _column(std)  # (D, C, P, P)
+    return kernel, bias - ((weight if by_old else kernel) * _column(mean)).sum(dim=(1, 2, 3))
 
 
 FOR_RAW_PIXELS = Exercise(
@@ -112,7 +107,7 @@ FOR_RAW_PIXELS = Exercise(
     lesson="09",
     points=3,
     takes="fn(weight, bias, mean, std): (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)",
-    right=_raw(),
+    right=_raw,
     cases=_raw_cases,
     observe=call,
     mistakes=(
@@ -120,13 +115,7 @@ FOR_RAW_PIXELS = Exercise(
             name="an answer to the mean by the old kernel",
             says="The mean goes through the new kernel, which is divided by the standard deviation already.",
             reread=_PIXELS,
-            wrong=_raw(shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
-        ),
-        Mistake(
-            name="the mean counted once a channel",
-            says="Each of the P · P pixels of a patch has its mean subtracted: add up the kernel over the pixels, too.",
-            reread=_PIXELS,
-            wrong=_raw(shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
+            wrong=functools.partial(_raw, by_old=True),
         ),
     ),
 )
@@ -295,12 +284,8 @@ def _column(values: tuple[float, ...]) -> Tensor:
 
 def _prepare(
     turn: Callable[[Tensor], Tensor] = lambda x: x.permute(2, 0, 1),
-    finish: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda x, mean, std: (x - mean) / std,
 ) -> Callable[..., Tensor]:
-    def prepare(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-        return finish(turn(pixels).float() / 255, _column(mean), _column(std))[None]
-
-    return prepare
+    return lambda pixels, mean, std: ((turn(pixels).float() / 255 - _column(mean)) / _column(std))[None]
 
 
 PREPARE = Exercise(
@@ -312,12 +297,6 @@ PREPARE = Exercise(
     cases=_prepare_cases,
     observe=call,
     mistakes=(
-        Mistake(
-            name="a multiplication by the standard deviation",
-            says="The mean is subtracted, as it should be. Divide by the standard deviation then.",
-            reread=_PIXELS,
-            wrong=_prepare(finish=lambda x, mean, std: (x - mean) * std),
-        ),
         Mistake(
             name="a reshape in place of a permute",
             says="reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your "

@@ -232,22 +232,10 @@ def _adapted(work: Any, case: Case) -> Observation:
     return Observation(found | {"what keeps its dtype": kept}, changed_argument=changed_argument(case.args, given))
 
 
-def _task(
-    state: State,
-    num_classes: int,
-    old_grid: Grid,
-    new_grid: Grid,
-    position: Callable[[Tensor, Grid, Grid], Tensor] = resize_position_embedding,
-) -> State:
-    """The right state dict, or one with another way to resize positions."""
+def _task(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
     K, D = num_classes, state["norm.weight"].shape[0]
-    resized = {"embed.position": position(state["embed.position"], old_grid, new_grid)}
-    return {**state, **resized, "head.weight": torch.zeros(K, D), "head.bias": torch.zeros(K)}
-
-
-def _in_one_dimension(position: Tensor, old: Grid, new: Grid) -> Tensor:
-    rows = F.interpolate(position[:, 1:].mT, size=new[0] * new[1], mode="linear").mT
-    return torch.cat([position[:, :1], rows], dim=1)
+    position = resize_position_embedding(state["embed.position"], old_grid, new_grid)
+    return state | {"embed.position": position, "head.weight": torch.zeros(K, D), "head.bias": torch.zeros(K)}
 
 
 FOR_A_NEW_TASK = Exercise(
@@ -263,21 +251,13 @@ FOR_A_NEW_TASK = Exercise(
             name="positions of the old grid",
             says="Another grid has other positions: resize_position_embedding(position, old_grid, new_grid).",
             reread=_RESOLUTION,
-            wrong=functools.partial(_task, position=lambda position, old, new: position),
-        ),
-        Mistake(
-            name="positions stretched in one dimension",
-            says="They are a grid of rows and columns, and the class token's row stays as it was.",
-            reread=_RESOLUTION,
-            wrong=functools.partial(_task, position=_in_one_dimension),
+            wrong=lambda state, num_classes, old, new: _task(state, num_classes, old, old),
         ),
     ),
 )
 
 
 # ---- A rate for each layer ---------------------------------------------------------------------------------------
-
-Groups = list[dict[str, Any]]
 
 
 def _rate_cases() -> list[Case]:
@@ -292,18 +272,14 @@ def _rates(work: Any, case: Case) -> Observation:
     return observed
 
 
-def _by_depth(power: Callable[[int, int], int] = lambda down, L: down) -> Callable[[ViT, float, float], Groups]:
-    """Rates by how many layers a part lies below the head, and by the number of blocks."""
-
-    def layer_rates(model: ViT, rate: float, decay: float) -> Groups:
-        L = len(model.blocks)
-        parts = [(model.head, 0), (model.norm, 0), *((block, L - i) for i, block in enumerate(model.blocks))]
-        return [
-            {"params": list(part.parameters()), "lr": rate * decay ** power(down, L)}
-            for part, down in [*parts, (model.embed, L + 1)]
-        ]
-
-    return layer_rates
+def _layer_rates(model: ViT, rate: float, decay: float, above: int = 0) -> list[dict[str, Any]]:
+    """Rates by how many layers a part lies below the head, or below a layer that is ``above`` lower."""
+    L = len(model.blocks)
+    parts = [(model.head, 0), (model.norm, 0), *((block, L - i) for i, block in enumerate(model.blocks))]
+    return [
+        {"params": list(part.parameters()), "lr": rate * decay ** max(down - above, 0)}
+        for part, down in [*parts, (model.embed, L + 1)]
+    ]
 
 
 LAYER_RATES = Exercise(
@@ -311,21 +287,15 @@ LAYER_RATES = Exercise(
     lesson="10",
     points=2,
     takes='fn(model, rate, decay): a ViT -> groups for an optimiser, [{"params": [...], "lr": ...}, ...]',
-    right=_by_depth(),
+    right=_layer_rates,
     cases=_rate_cases,
     observe=_rates,
     mistakes=(
         Mistake(
-            name="rates that fall towards the head",
-            says="The head has the full rate, and the embedding the smallest.",
-            reread=_TUNING,
-            wrong=_by_depth(lambda down, L: L + 1 - down),
-        ),
-        Mistake(
             name="a last block at the full rate",
             says="The head has the full rate, and the last block one decay less: block i has L - i decays.",
             reread=_TUNING,
-            wrong=_by_depth(lambda down, L: max(down - 1, 0)),
+            wrong=functools.partial(_layer_rates, above=1),
         ),
     ),
     tolerance=3e-7,  # rates are small numbers: one that was rounded is seen

@@ -271,14 +271,13 @@ def _signs(logits: Tensor) -> Tensor:
 
 
 def _make_sigmoid(
-    biased: Callable[[Tensor, Tensor], Tensor] = torch.add,
     signs: Callable[[Tensor], Tensor] = _signs,
     mean: Callable[[Tensor], Tensor] = lambda losses: losses.sum() / len(losses),
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """SigLIP's loss with another bias, other answers, or another mean."""
+    """SigLIP's loss with other answers, or another mean."""
 
     def sigmoid_pairs(logits: Tensor, bias: Tensor) -> Tensor:
-        return mean(-F.logsigmoid(signs(logits) * biased(logits, bias)))
+        return mean(-F.logsigmoid(signs(logits) * (logits + bias)))
 
     return sigmoid_pairs
 
@@ -320,12 +319,6 @@ SIGMOID_PAIRS = Exercise(
             says="The pairs off the diagonal are questions, too: their answer is no, with a sign of -1.",
             reread=_SIGLIP,
             wrong=_make_sigmoid(signs=lambda logits: torch.eye(len(logits)), mean=lambda x: x.diagonal().mean()),
-        ),
-        Mistake(
-            name="the bias added to the pairs on the diagonal alone",
-            says="Every logit gets the same bias.",
-            reread=_SIGLIP,
-            wrong=_make_sigmoid(biased=lambda logits, bias: logits + bias * torch.eye(len(logits))),
         ),
     ),
 )

@@ -42,8 +42,6 @@ TOKEN_COSTS = pencil(
         "blockwise": Question(
             2,
             "All queries, but only 50 keys at a time.",
-            _BLOCKS,
-            {0.1: "blocks of queries and of keys. Only the keys come in blocks: each block has all 1,000 queries."},
         ),
         "total": Question(
             1.75,
@@ -153,7 +151,6 @@ ONLINE_SOFTMAX = Exercise(
 def _pairs(
     unit: Callable[[Tensor], Tensor] = lambda keys: keys / keys.norm(dim=-1, keepdim=True),
     protect: Callable[[Tensor], Tensor] = lambda s: torch.cat([torch.full_like(s[:1], -torch.inf), s[1:]]),
-    order: Callable[[Tensor], Tensor] = lambda best: best.argsort(descending=True),
     place: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda even, odd: (2 * even, 2 * odd + 1),
 ) -> Callable[[Tensor, int], Tensor]:
     """Bipartite matching, with each step to be replaced."""
@@ -162,7 +159,7 @@ def _pairs(
         u = unit(keys)
         s = protect(u[::2] @ u[1::2].T)  # (even, odd)
         best, partner = s.max(dim=1)
-        even = order(best)[:r]
+        even = best.argsort(descending=True)[:r]
         return torch.stack(place(even, partner[even]), dim=1)
 
     return best_pairs
@@ -201,12 +198,6 @@ BEST_PAIRS = Exercise(
             wrong=_pairs(unit=lambda keys: keys),
         ),
         Mistake(
-            name="the first pairs in place of the best",
-            says="Each even token has a partner, but only the r most similar pairs merge. Order them by similarity.",
-            reread=_FEWER,
-            wrong=_pairs(order=lambda best: torch.arange(1, len(best))),
-        ),
-        Mistake(
             name="places within a half in place of tokens",
             says="Row i of the similarities is token 2 i, column j is token 2 j + 1.",
             reread=_FEWER,
@@ -219,24 +210,18 @@ BEST_PAIRS = Exercise(
 # ---- Merging -----------------------------------------------------------------------------------------------------
 
 
-def _merge(
-    weigh: Callable[[Tensor, Tensor], Tensor] = lambda z, sizes: z * sizes[:, None],
-    divide: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda sums, sizes, number: sums / sizes[:, None],
-    size: Callable[[Tensor, Tensor], Tensor] = lambda sizes, number: sizes,
-) -> Callable[[Tensor, Tensor, Pairs], tuple[Tensor, Tensor]]:
-    """Merging pairs, with each step to be replaced."""
+def _merge(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    sums, total = z * sizes[:, None], sizes.clone()
+    for even, odd in pairs:
+        sums[odd] += sums[even]
+        total[odd] += total[even]
+    gone = {even for even, _ in pairs}
+    left = [t for t in range(len(z)) if t not in gone]
+    return (sums / total[:, None])[left], total[left]
 
-    def merge_pairs(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        sums, total, number = weigh(z, sizes).clone(), sizes.clone(), torch.ones_like(sizes)
-        for even, odd in pairs:
-            sums[odd] += sums[even]
-            total[odd] += sizes[even]
-            number[odd] += 1
-        gone = {even for even, _ in pairs}
-        left = [t for t in range(len(z)) if t not in gone]
-        return divide(sums, total, number)[left], size(total, number)[left]
 
-    return merge_pairs
+def _merge_equals(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    return _merge(z, torch.ones_like(sizes), pairs)
 
 
 def _merge_cases() -> list[Case]:
@@ -257,7 +242,7 @@ MERGE_PAIRS = Exercise(
     lesson="19",
     points=3,
     takes="fn(z, sizes, pairs): (T, D), (T,), pairs (even, odd) -> tokens (T - r, D), sizes (T - r,)",
-    right=_merge(),
+    right=_merge,
     cases=_merge_cases,
     observe=call,
     forbidden=_PACKAGE,
@@ -266,13 +251,13 @@ MERGE_PAIRS = Exercise(
             name="a mean that ignores sizes",
             says="A token of size 3 is the mean of three patches: it counts three times.",
             reread=_FEWER,
-            wrong=_merge(weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
+            wrong=lambda *args: (_merge_equals(*args)[0], _merge(*args)[1]),
         ),
         Mistake(
             name="sizes that count tokens",
             says="The size is the number of patches, so the sizes of the merged tokens are added.",
             reread=_FEWER,
-            wrong=_merge(size=lambda sizes, number: number),
+            wrong=lambda *args: (_merge(*args)[0], _merge_equals(*args)[1]),
         ),
     ),
 )

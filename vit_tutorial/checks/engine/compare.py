@@ -2,8 +2,8 @@
 
 What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
 without a graph: all are accepted. Half precision isn't, it loses digits, nor are floats where whole numbers are asked
-for. Where the numbers are right and the form isn't, the sentence says so. Everywhere, ``right`` is what the reference gives, and ``given`` what the student's work
-gives.
+for. Where the numbers are right and the form isn't, the sentence says so. Everywhere, ``right`` is what the reference
+gives, and ``given`` what the student's work gives.
 """
 
 from __future__ import annotations
