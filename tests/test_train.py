@@ -1,6 +1,7 @@
 """Lesson 07: training against a loop written out by hand, resuming after real kills, disks that are full."""
 
 import errno
+import importlib.util
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.tracking import GeneralTracker
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -180,6 +182,89 @@ def test_mixed_labels(data):
     hard = mixing(lambda images, labels: (images.flip(0), labels.flip(0)))
     assert_close(mixed, trained(data, augmentation=hard, **changes)[0])
     assert rows[0]["accuracy"] > 0  # correct is the class with the larger share
+
+
+def test_parts_of_a_batch_give_the_gradient_of_the_whole(data):
+    still = {"dropout": 0.0, "drop_path": 0.0, "qkv_bias": False}  # see above
+    whole, parts = tiny(**still), tiny(**still)
+    rows = [train.fit(model, data, **SETTINGS, accumulate=n) for model, n in ((whole, 1), (parts, 3))]
+    assert_close(weights(parts), weights(whole), rtol=0, atol=1e-5)
+    assert rows[1][-1]["loss"] == pytest.approx(rows[0][-1]["loss"], abs=1e-5)
+    assert rows[1][-1]["accuracy"] == rows[0][-1]["accuracy"]
+
+
+def test_with_class_weights_a_rare_class_counts_as_much_as_a_frequent_one(data):
+    images, labels = data.train.batch()
+    rows = [*range(0, 26, 3), 1, 4, 2]  # 9 images of the first class, 2 of the second, 1 of the third
+    uneven = replace(data, train=Images(data.train.images[rows], data.train.labels[rows]))
+    model = tiny(dropout=0.0, drop_path=0.0)
+    nn.init.normal_(model.head.weight)
+    logits = model((images[rows] - 0.3) / 0.2)
+    by_class = [F.cross_entropy(logits[labels[rows] == k], labels[rows][labels[rows] == k]) for k in range(3)]
+    settings = SETTINGS | {"batch_size": 12, "epochs": 1, "label_smoothing": 0.0}
+    (row,) = train.fit(model, uneven, **settings, class_weights=True)
+    assert row["loss"] == pytest.approx(torch.stack(by_class).mean().item(), abs=1e-5)
+
+
+@pytest.mark.parametrize(("keep", "epoch"), [("best", 1), ("last", 3)])
+def test_the_weights_that_a_run_ends_with(data, tmp_path, monkeypatch, keep, epoch):
+    validated, accuracies, after = replace(data, tested_on="validation"), [0.1, 0.9, 0.9, 0.2], []
+
+    def evaluate(average, data, accelerator):
+        after.append(weights(average.module).clone())
+        if len(after) == 3:  # stopped, and resumed
+            raise Stopped
+        return {"test_loss": 1.0, "test_accuracy": accuracies[len(after) - 1 - (len(after) > 3)]}
+
+    monkeypatch.setattr(train.loop, "evaluate", evaluate)
+    settings = SETTINGS | {"epochs": 4, "keep": keep, "out": tmp_path}
+    with pytest.raises(Stopped):
+        train.fit(tiny(), validated, **settings)
+    model = tiny(seed=1)
+    train.fit(model, validated, **settings, resume=True)
+    del after[2]
+    assert [torch.equal(weights(model), then) for then in after] == [number == epoch for number in range(4)]
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert (run["kept_epoch"], run["validation_accuracy"]) == (epoch + 1, accuracies[epoch])
+
+
+def test_the_best_epoch_is_not_chosen_by_the_test_images(data, refuses):
+    with refuses(ValueError, 'keep="best"', "hold_out"):
+        train.fit(tiny(), data, **SETTINGS, keep="best")
+    with refuses(ValueError, "keep must be one of last, best", "'first'"):
+        train.fit(tiny(), data, **SETTINGS, keep="first")
+
+
+class Rows(GeneralTracker):
+    name, requires_logging_directory, tracker = "rows", False, None
+
+    def __init__(self):
+        super().__init__(_blank=True)
+        self.rows, self.settings, self.finished = [], {}, False
+
+    def store_init_configuration(self, values):
+        self.settings = values
+
+    def log(self, values, step, **_):
+        self.rows.append((step, values))
+
+    def finish(self):
+        self.finished = True
+
+
+def test_a_tracker_gets_the_settings_and_each_epoch(data):
+    tracker = Rows()
+    history = train.fit(tiny(), replace(data, tested_on="validation"), **SETTINGS, log_with=tracker)
+    assert tracker.settings["epochs"] == 3
+    assert [step for step, _ in tracker.rows] == [1, 2, 3]
+    assert tracker.rows[-1][1]["validation_accuracy"] == history[-1]["test_accuracy"]
+    assert tracker.finished
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_tracker_that_is_not_installed_is_named(data, refuses):
+    with refuses(ImportError, "pip install wandb"):
+        train.fit(tiny(), data, **SETTINGS, log_with="wandb")
 
 
 # ------------------------------------------------------------------------------------------------------- determinism

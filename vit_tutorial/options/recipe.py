@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 Precision = Literal["fp32", "bf16"]
+Keep = Literal["last", "best"]
+Tracker = Literal["tensorboard", "wandb"]
 AUGMENTATIONS = ("affine", "crop", "flip", "randaugment", "mixup", "cutmix")  # in the order in which they are applied
 STRONG = "crop+flip+randaugment+mixup+cutmix"
 
@@ -34,6 +36,9 @@ class Recipe:
     batch_size: int = 64
     """Images per step, over all processes together."""
 
+    accumulate: int = 1
+    """Parts of a batch that are computed one after another, their gradients added: so much less memory."""
+
     learning_rate: float = 1e-3
     """AdamW's, at its peak after the warm-up."""
 
@@ -46,11 +51,18 @@ class Recipe:
     label_smoothing: float = 0.1
     """Share in [0, 1) of a label's probability that is divided among all classes (arXiv 1512.00567)."""
 
+    class_weights: bool = False
+    """Let each class count the same in the loss, however many images it has."""
+
     clip: float = 1.0
     """Maximum gradient norm; inf: no clipping."""
 
     ema: float = 0.0
     """Decay per step in [0, 1) of the weights' exponential moving average, which is tested and saved; 0: none."""
+
+    keep: Keep = "last"
+    """The weights that a run ends with: those after its last epoch, or after the one with the best accuracy on the
+    validation images (--validation)."""
 
     augment: str = "none"
     """Random changes to the training images: none, or parts joined by +: affine, crop, flip, randaugment, mixup,
@@ -77,11 +89,11 @@ class Recipe:
     first blocks of a trained model need the least change (BEiT, arXiv 2106.08254)."""
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("accumulate", 1), ("seed", 0), ("head_first", 0)):
             value = getattr(self, name)
             if type(value) is not int or not least <= value < 2**63:
                 raise ValueError(f"{name} must be a whole number from {least} (and below 2^63), got {value!r}")
-        for name in ("compile", "freeze"):
+        for name in ("compile", "freeze", "class_weights"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         self._check_ranges()
@@ -90,8 +102,9 @@ class Recipe:
                 f"head_first must be less than epochs={self.epochs}, got {self.head_first}: freeze trains the head "
                 "alone throughout"
             )
-        if self.precision not in get_args(Precision):
-            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+        for name, choices in (("precision", get_args(Precision)), ("keep", get_args(Keep))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         check_augment(self.augment)
 
     def _check_ranges(self) -> None:

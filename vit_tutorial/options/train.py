@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vit_tutorial.options.recipe import FINE_TUNING, FOLDER_RECIPE, HEAD_ALONE, RECIPES, Recipe
+from vit_tutorial.options.recipe import FINE_TUNING, FOLDER_RECIPE, HEAD_ALONE, RECIPES, Recipe, Tracker
 
 Architecture = Literal["vit", "deit3", "beit", "clip", "siglip", "eva02", "dinov2", "dinov3"]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
@@ -91,6 +91,9 @@ class TrainOptions:
     resume: bool = False
     """Continue from the last epoch in --out, or start."""
 
+    log_with: Tracker | None = None
+    """Log each epoch with TensorBoard, in the folder --out, or with Weights & Biases."""
+
     weights: Text = None
     """Fine-tune a trained model: a name as for predict; it brings the whole model and its preprocessing."""
 
@@ -142,3 +145,5 @@ def check(options: TrainOptions, recipe: Recipe) -> None:
     """Raise a ValueError for options that don't go together."""
     if recipe.freeze and options.weights is None:
         raise ValueError("--freeze needs --weights: a model from scratch has nothing worth keeping")
+    if recipe.keep == "best" and options.validation is None:
+        raise ValueError("--keep best needs --validation 0.1: an epoch that is chosen by the test images looks better")

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
-from torch import nn
+from torch import Tensor, nn
 
 from vit_tutorial.data import Data
 from vit_tutorial.data.augment import Augmentation
 from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.options.recipe import Recipe
 
-History = list[dict[str, float]]  # one row per epoch
+Row = dict[str, float]  # what one epoch gave
+History = list[Row]
 Saved = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
 VERSION = 3  # of what a run draws and in which order: another version ends with other weights
 
@@ -41,6 +42,21 @@ def check_free(folder: str | os.PathLike[str], resume: bool) -> None:
     if path.exists() and not resume:
         raise FileExistsError(f"{path.parent} already has a run: resume it, or choose another folder")
     check_writable(path)
+
+
+class Weights:
+    """Weights beside a model's own, as a part of a run's state; none at first."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights by their names."""
+        return self.tensors
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copy the weights of another state_dict."""
+        self.tensors = {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 class Checkpoint:

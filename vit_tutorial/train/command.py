@@ -20,6 +20,7 @@ from vit_tutorial.patches import Size
 from vit_tutorial.train import report
 from vit_tutorial.train.checkpoints import check_free
 from vit_tutorial.train.loop import fit
+from vit_tutorial.train.results import kept_row
 from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
@@ -42,7 +43,20 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
         seen = data if options.validation is None else data_sets.hold_out(data, options.validation)
         recipe = _fitting(recipe, options, len(seen.train))
         _note(_plan(seen, recipe))
-        history = fit(model, seen, recipe, workers=options.workers, out=options.out, resume=options.resume)
+        history = fit(
+            model,
+            seen,
+            recipe,
+            workers=options.workers,
+            out=options.out,
+            resume=options.resume,
+            log_with=options.log_with,
+        )
+        kept = kept_row(history, recipe.keep)
+        _note(
+            f"the weights are those after epoch {kept['epoch']:.0f} of {recipe.epochs}, the {recipe.keep} one, with a "
+            f"{seen.tested_on} accuracy of {kept['test_accuracy']:.2%}"
+        )
         _report(model, data, options.out, sum(row["seconds"] for row in history))
 
 

@@ -6,12 +6,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
+from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
 from accelerate.utils import set_seed  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,9 +22,9 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.augment import Augmentation, ImageChange
-from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.options.recipe import Recipe, Tracker
 from vit_tutorial.train.batches import Batches, seed_of
-from vit_tutorial.train.checkpoints import Checkpoint, History, settings
+from vit_tutorial.train.checkpoints import Checkpoint, History, Weights, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
 from vit_tutorial.train.layers import (
     LayerRate,
@@ -33,7 +35,7 @@ from vit_tutorial.train.layers import (
     set_shares,
 )
 from vit_tutorial.train.progress import progress_bar
-from vit_tutorial.train.results import save_run
+from vit_tutorial.train.results import kept_row, named_by_split, save_run
 from vit_tutorial.weights import check_savable
 
 MAX_WORKERS = 256  # each is a process
@@ -46,6 +48,7 @@ class Run:
 
     model: nn.Module
     forward: Callable[[Tensor], Tensor]  # the model, compiled and distributed over the processes if asked for
+    class_weights: Tensor | None  # (K,), of each class's loss
     average: AveragedModel  # of the weights
     optimizer: torch.optim.Optimizer
     rates: list[LayerRate]  # of the optimizer's groups
@@ -71,16 +74,17 @@ def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[st
     training_mode(run.model, recipe.freeze)
     for step, (images, labels) in enumerate(run.batches.of(epoch), start=epoch * len(run.batches)):
         rate = set_rate(run.optimizer, recipe.learning_rate * schedule(step, steps=run.steps, warmup=run.warmup))
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-            logits = run.forward(normalise(images, run.data))  # (B, K)
-        loss = F.cross_entropy(logits.float(), labels, label_smoothing=recipe.label_smoothing)
         run.optimizer.zero_grad()
-        run.accelerator.backward(loss)
+        for x, y in zip(images.chunk(recipe.accumulate), labels.chunk(recipe.accumulate), strict=True):
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                logits = run.forward(normalise(x, run.data))  # (b, K)
+            loss = F.cross_entropy(logits.float(), y, run.class_weights, label_smoothing=recipe.label_smoothing)
+            run.accelerator.backward(loss * len(x) / len(images))  # gradients of all parts add up to the batch's
+            totals.add(loss.detach() * len(x), logits, y)
         norm = nn.utils.clip_grad_norm_(run.model.parameters(), recipe.clip)
         check_finite(loss, norm, step, rate)
         run.optimizer.step()
         run.average.update_parameters(run.model)
-        totals.add(loss.detach() * len(images), logits, labels)
         show(totals)
     return {"rate": rate} | totals.means()
 
@@ -95,9 +99,12 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool = True,
+    log_with: Tracker | GeneralTracker | None = None,
     **changes: Any,
 ) -> History:
-    """Train ``model`` on ``data.train`` and test it after every epoch; it ends with the averaged weights, if any.
+    """Train ``model`` on ``data.train`` and test it after every epoch.
+
+    It ends with the weights after the last epoch, or with ``keep="best"`` after the best one, averaged if ``ema`` is.
 
     Args:
         model: images (B, C, H, W), normalised -> logits (B, K). Seed torch before you make it. One from ``vt.load``
@@ -111,14 +118,15 @@ def fit(
             its history and curves; None writes nothing.
         resume: go on from the state in ``out``; without one there, begin.
         progress: show a bar.
+        log_with: "tensorboard" (into ``out``) or "wandb", or a tracker of Accelerate's: it gets each epoch's row.
         **changes: fields that replace the recipe's: ``fit(model, data, epochs=5, learning_rate=3e-3)``.
 
     Returns:
         A row per epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
 
     Raises:
-        ValueError: a setting out of its range, a state of other settings or data, or a model with another number of
-            classes or, from ``vt.load``, another preprocessing than ``data``.
+        ValueError: a setting out of its range, a state of other settings or data, a model with another number of
+            classes or, from ``vt.load``, another preprocessing than ``data``, or ``keep="best"`` on a test split.
         TypeError: an unknown setting, or with ``out`` a model that can't be saved.
         FileExistsError: a run is in ``out``.
         OSError: ``out`` can't be written.
@@ -129,21 +137,28 @@ def fit(
     check_classes(model, data)
     check_preprocess(model, data)
     _check_engine()
+    if recipe.keep == "best" and data.tested_on == "test":
+        raise ValueError('keep="best" must not choose by the test images: fit(model, vt.data.hold_out(data, 0.1), ...)')
     if out is not None:
         check_savable(model)
-    accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
+    accelerator = Accelerator(mixed_precision="no", log_with=log_with, project_dir=out)  # autocast: see train_epoch
     random_changes = augmentation_of(recipe.augment if augmentation is None else augmentation, data)
     batches = Batches(data.train, recipe, random_changes, accelerator, workers)
     checkpoint = Checkpoint(out, accelerator)
     state = checkpoint.read(resume)
     run = _prepared(model, data, recipe, batches, accelerator)
-    parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer}
+    best = Weights()
+    parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
     chosen = settings(recipe, random_changes, data, model)
     history = checkpoint.restore(state, chosen, parts)
-    for row in _epochs(run, history, progress):
-        history.append(row)
-        checkpoint.save(chosen, parts, history)
-    model.load_state_dict(run.average.module.state_dict())
+    with tracking(accelerator, recipe, log_with):
+        for row in _epochs(run, history, progress):
+            history.append(row)
+            if recipe.keep == "best" and row is kept_row(history, recipe.keep):
+                best.load_state_dict(run.average.module.state_dict())
+            checkpoint.save(chosen, parts, history)
+            accelerator.log(named_by_split(row, data), step=len(history))
+    model.load_state_dict(best.state_dict() or run.average.module.state_dict())
     if out is not None and accelerator.is_main_process:
         save_run(out, model, data, history, chosen)
     return history
@@ -156,7 +171,9 @@ def _prepared(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, ac
     groups, rates = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
     fused = accelerator.device.type in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-    return Run(model, model, average, optimizer, rates, batches, data, recipe, accelerator)
+    weights = class_weights(data.train.labels, len(data.classes)) if recipe.class_weights else None
+    weights = None if weights is None else weights.to(accelerator.device)
+    return Run(model, model, weights, average, optimizer, rates, batches, data, recipe, accelerator)
 
 
 def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, float]]:
@@ -176,6 +193,22 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
             row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
             row |= evaluate(run.average, run.data, accelerator=run.accelerator)
             yield row | {"seconds": time.perf_counter() - start}
+
+
+@contextmanager
+def tracking(accelerator: Accelerator, recipe: Recipe, log_with: Tracker | GeneralTracker | None) -> Iterator[None]:
+    """Inside, ``accelerator.log`` reaches the tracker.
+
+    Raises:
+        ImportError: its package isn't installed.
+    """
+    if log_with is not None:
+        accelerator.init_trackers("vit_tutorial", recipe.settings())
+        if not accelerator.trackers:
+            raise ImportError(f"{log_with} is not installed: pip install {log_with}")
+    yield
+    for tracker in accelerator.trackers:
+        tracker.finish()
 
 
 def training_mode(model: nn.Module, freeze: bool) -> None:
@@ -234,6 +267,12 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
         kernel = name.endswith("weight") and parameter.ndim > 1
         (decayed if kernel else free).append(parameter)
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+
+
+def class_weights(labels: Tensor, K: int) -> Tensor:
+    """The weight of each class in the loss, N / (K n) for n of N images, so that all classes count the same: (K,)."""
+    counts = torch.bincount(labels, minlength=K)  # (K,)
+    return len(labels) / (K * counts.clamp(min=1))
 
 
 def schedule(step: int, *, steps: int, warmup: int) -> float:

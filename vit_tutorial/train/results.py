@@ -15,9 +15,20 @@ from torch import nn
 
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.data.files import write
-from vit_tutorial.train.checkpoints import History
+from vit_tutorial.options.recipe import Keep
+from vit_tutorial.train.checkpoints import History, Row
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import save
+
+
+def kept_row(history: History, keep: Keep) -> Row:
+    """The row of the epoch whose weights a run ends with: the last, or the best, the first among equals."""
+    return max(history, key=lambda row: row["test_accuracy"]) if keep == "best" else history[-1]
+
+
+def named_by_split(row: Row, data: Data) -> Row:
+    """A row whose names say what is tested on after every epoch: test or validation images."""
+    return {name.replace("test_", f"{data.tested_on}_"): value for name, value in row.items()}
 
 
 def save_run(
@@ -27,11 +38,13 @@ def save_run(
     assert isinstance(model, ViT)  # as check_savable says
     out, split = Path(folder), data.tested_on
     preprocess = data.preprocess or Preprocessing(data.image_size, data.mean, data.std)
-    rows = [{name.replace("test_", f"{split}_"): value for name, value in row.items()} for row in history]
-    about = f"Trained on {data.name}; {split} accuracy {history[-1]['test_accuracy']:.2%}."
+    rows = [named_by_split(row, data) for row in history]
+    kept = kept_row(history, settings["keep"])
+    about = f"Trained on {data.name}; {split} accuracy {kept['test_accuracy']:.2%} after epoch {kept['epoch']:.0f}."
     save(model, out, classes=data.classes, preprocess=preprocess, about=about)
     run = {name: "inf" if value == math.inf else value for name, value in settings.items()}  # JSON has no infinity
-    run |= {f"{split}_accuracy": history[-1]["test_accuracy"], "test_files": list(data.test_files)}
+    run |= {f"{split}_accuracy": kept["test_accuracy"], "kept_epoch": kept["epoch"]}
+    run |= {"test_files": list(data.test_files)}
     write(out / "run.json", (json.dumps(run, indent=2) + "\n").encode())
     write(out / "history.csv", _table(rows))
     write(out / "curves.png", _curves(rows, split))
