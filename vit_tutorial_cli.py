@@ -1,4 +1,4 @@
-"""The command ``vit-tutorial``: training, prediction, export and the live page under one name.
+"""The command ``vit-tutorial``: training, prediction, evaluation, export and the live page under one name.
 
 The options of a command are a dataclass in :mod:`vit_tutorial.options`, from which tyro makes the command line. These
 don't import torch, so a wrong argument is told at once. Then ``run`` of the command's room does the work.
@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TextIO
 
 import tyro
 
+from vit_tutorial.options.evaluate import EvaluateOptions
 from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.options.predict import PredictOptions
@@ -28,10 +29,12 @@ from vit_tutorial.options.train import TrainOptions, check, default_recipe
 COMMANDS = {
     "train": "train a Vision Transformer, on one machine or many",
     "predict": "classify photographs, and draw where the model looked",
+    "evaluate": "measure a model on labelled images: accuracy, by class, confusion",
     "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }
-OPTIONS = {"predict": PredictOptions, "export": ExportOptions, "live": LiveOptions}
+OPTIONS = {"predict": PredictOptions, "evaluate": EvaluateOptions, "export": ExportOptions, "live": LiveOptions}
+MODULES = {"evaluate": "predict.evaluate"}  # the others: their rooms' command
 STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 
 
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, *rest = words
     options = train_options(rest) if name == "train" else (options_of(name, rest),)
     with exit_status(name):
-        importlib.import_module(f"vit_tutorial.{name}.command").run(*options)
+        importlib.import_module(f"vit_tutorial.{MODULES.get(name, f'{name}.command')}").run(*options)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -73,7 +73,7 @@ def test_help_names_the_commands(arguments, capsys):
         cli.main(arguments)
     assert not caught.value.code
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "export", "live"]
+    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "evaluate", "export", "live"]
     assert max(map(len, out.splitlines())) <= 120
 
 

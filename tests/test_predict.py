@@ -69,6 +69,27 @@ def test_the_percentages_are_the_model_s(photos, capsys):
     assert "1/1" in progress
 
 
+def test_features_are_what_the_head_reads(photos, folder, tmp_path, capfd, fails):
+    main([*photos, str(folder / "notes.txt"), "--weights", "shapes", "--features", str(tmp_path / "f.npz"),
+          "--batch-size", "3"])  # fmt: skip
+    out, err = capfd.readouterr()
+    assert "4 photographs, 64 numbers each" in out
+    assert "skipped: " in err
+    assert "notes.txt" in err
+    with np.load(tmp_path / "f.npz", allow_pickle=False) as found:
+        files, features = found["files"].tolist(), torch.from_numpy(found["features"])
+    assert files == photos
+    model, _, preprocess = vt.load("shapes")
+    with torch.inference_mode():
+        expected = model(torch.cat([preprocess(data.open_photo(photo)) for photo in photos]))
+        torch.testing.assert_close(model.head(features), expected)
+    for words in (["--out", "a.csv"], ["--labels", "a cat"], ["--attention", "a.png"]):
+        with fails(2, "--features goes without"):
+            main([photos[0], "--weights", "shapes", "--features", "f.npz", *words])
+    with fails(2, "--features writes an .npz file"):
+        main([photos[0], "--weights", "shapes", "--features", "f.csv"])
+
+
 # ------------------------------------------------------------------------------------------------------ what is read
 
 

@@ -136,6 +136,8 @@ def test_the_size_and_the_stem_of_a_model_from_scratch():
         (["--test-share", "0.2"], "digits has a test split of its own"),
         (["--validation", "2"], "--validation must be above 0 and below 1"),
         (["--freeze"], "--freeze needs --weights"),
+        (["--keep", "best"], "--keep best needs --validation"),
+        (["--accumulate", "0"], "accumulate must be a whole number from 1"),
         (["--weights", "cifar10", "--dim", "64"], "leave --dim out"),
         (["--weights", "cifar10", "--arch", "dinov2"], "leave --arch out"),
         (["--weights", "cifar10", "--layer-decay", "1.5"], "layer_decay must be in (0, 1]"),
@@ -192,7 +194,7 @@ def test_the_last_line_is_what_was_measured_now(digits_run, run):
         (str(k), str(n)) for k, n in enumerate(data.digits().test.labels.bincount().tolist())
     ]
     last = out.splitlines()[-1]
-    assert last.startswith(f"test accuracy {right / 360:.2%} ({right} of 360 images), ")
+    assert last.startswith(f"test accuracy {right / 360:.2%} ({right} of 360 images, 95 % interval ")
     assert last.endswith(f" s on 1 x cpu, saved in {digits_run}")
 
 
@@ -200,6 +202,7 @@ def test_choices_are_made_on_a_validation_split_and_the_test_split_is_used_once(
     status, out, err = run(*SMALL, "--validation", "0.2", "--clip", "inf", "--augment", "none", "--out", tmp_path)
     assert status == 0
     assert "1,150 training images and 287 validation images" in err
+    assert "note: the weights are those after epoch 2 of 2, the last one, with a validation accuracy of" in err
     model = vt.load(tmp_path).model
     config, last = json.loads((tmp_path / "run.json").read_text()), history_of(tmp_path)[-1]
     assert config["clip"] == "inf"  # JSON has no infinity
@@ -207,7 +210,7 @@ def test_choices_are_made_on_a_validation_split_and_the_test_split_is_used_once(
     assert last["validation_accuracy"] == config["validation_accuracy"] == pytest.approx(held_out)
     assert not any(name.startswith("test_") for name in last)
     tested = train.evaluate(model, data.digits())["test_accuracy"]
-    assert f"test accuracy {tested:.2%} ({round(360 * tested)} of 360 images)" in out
+    assert f"test accuracy {tested:.2%} ({round(360 * tested)} of 360 images, " in out
 
 
 @pytest.fixture

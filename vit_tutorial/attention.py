@@ -57,7 +57,7 @@ class MultiHeadSelfAttention(nn.Module):
         if num_heads < 1 or dim % num_heads:
             good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
-        self.num_heads = num_heads
+        self.dim, self.num_heads = dim, num_heads
         self.attention_dropout = attention_dropout
         # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -79,7 +79,7 @@ class MultiHeadSelfAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
-        _check_tokens(x, self.qkv.in_features)
+        _check_tokens(x, self.dim)
         # The rows of qkv belong to q, then k, then v, and within each to head after head: the last axis is (3, h, d).
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
         # Heads become a batch axis: one product handles all of them, and no head sees another.

@@ -7,7 +7,7 @@ for memory, ``downloads`` fetches others, ``scenes`` draws those of ``shapes``; 
 ``pip install vit-tutorial`` leaves out.
 """
 
-from vit_tutorial.data.folders import image_folder, images_in, open_photo
+from vit_tutorial.data.folders import image_folder, images_in, labelled_images, open_photo
 from vit_tutorial.data.images import Data, Images, LabelledImages, Split, hold_out
 from vit_tutorial.data.photographs import CIFAR10_CLASSES, cifar10_pictures, photograph, photograph_file
 from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, denormalise, normalise
@@ -46,6 +46,7 @@ __all__ = [
     "hold_out",
     "image_folder",
     "images_in",
+    "labelled_images",
     "load",
     "normalise",
     "open_photo",

@@ -150,15 +150,13 @@ def image_folder(
     if len(train) < 2:
         raise ValueError(f"{folder} has only the class {next(iter(train))!r}: a classifier needs at least 2")
     classes, to_input = tuple(sorted(train)), preprocess or from_scratch(image_size or 0)
-    train_images, train_names, skipped = _read_split(folder, train, to_input)
-    test_images, test_names, skipped_too = _read_split(folder, test, to_input)
+    train_images, train_names, skipped = _read_split(folder, train, classes, to_input)
+    test_images, test_names, skipped_too = _read_split(folder, test, classes, to_input)
     for split, images in (("train", train_images), ("test", test_images)):
         if lost := [name for label, name in enumerate(classes) if not (images.labels == label).any()]:
             first = first_of(skipped + skipped_too)
             raise ValueError(f"no image of class {lost[0]!r} to {split} on can be read: {first}")
-    if skipped := skipped + skipped_too:
-        files = counted(len(skipped), "file")
-        warnings.warn(f"skipped {files} that can't be read: {first_of(skipped)}", UserWarning, stacklevel=2)
+    _warn(skipped := skipped + skipped_too)
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(train_images)
     return Data(
         folder.resolve().name,
@@ -175,6 +173,47 @@ def image_folder(
         skipped=tuple(skipped),
         digest=_digest(folder, train_names, test_names),
     )
+
+
+def labelled_images(path: str | Path, classes: tuple[str, ...], preprocess: Preprocessing) -> Data:
+    """Images to test a trained model on: ``path/<class>/*``, for some or all of its classes.
+
+    They are ``test`` of the result; ``train`` is empty. What is read, kept and skipped: see :func:`image_folder`.
+
+    Args:
+        path: the folder of the classes.
+        classes: of the model, as ``vt.load(...).classes``.
+        preprocess: of the model.
+
+    Raises:
+        ValueError: a folder is missing or empty, is called as no class of the model, or no image can be read.
+    """
+    folder = Path(path)
+    files = _class_folders(folder)
+    if unknown := [name for name in files if name not in classes]:
+        raise ValueError(f"{folder / unknown[0]} is no class of the model, which knows {first_of(classes)}")
+    images, names, skipped = _read_split(folder, files, classes, preprocess)
+    if not names:
+        raise ValueError(f"no image in {folder} can be read: {first_of(skipped)}")
+    _warn(skipped)
+    nothing = images.part(torch.zeros(len(images), dtype=torch.bool))
+    how = (preprocess.image_size, len(preprocess.mean), preprocess.mean, preprocess.std)
+    return Data(
+        folder.resolve().name,
+        nothing,
+        images,
+        classes,
+        *how,
+        test_names=names,
+        preprocess=preprocess,
+        skipped=tuple(skipped),
+    )
+
+
+def _warn(skipped: list[str]) -> None:
+    if skipped:
+        files = counted(len(skipped), "file")
+        warnings.warn(f"skipped {files} that can't be read: {first_of(skipped)}", UserWarning, stacklevel=3)
 
 
 def _digest(folder: Path, *splits: tuple[str, ...]) -> str:
@@ -258,9 +297,11 @@ def _visible(folder: Path) -> list[Path]:
         raise ValueError(f"{folder} can't be opened ({error.strerror})") from None
 
 
-def _read_split(folder: Path, files: Files, to_input: Preprocessing) -> tuple[Images, tuple[str, ...], list[str]]:
+def _read_split(
+    folder: Path, files: Files, classes: tuple[str, ...], to_input: Preprocessing
+) -> tuple[Images, tuple[str, ...], list[str]]:
     """The images class by class, the file of each in the folder, and a line for each file that can't be read."""
-    labelled = [(file, label) for label, name in enumerate(sorted(files)) for file in files[name]]
+    labelled = [(file, label) for label, name in enumerate(classes) for file in files.get(name, [])]
     shape = (len(labelled), *to_input.image_size, len(to_input.mean))
     pixels = np.zeros(shape, np.uint8)  # (N, H, W, C)
     good: list[int] = []

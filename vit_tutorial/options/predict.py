@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from vit_tutorial.options.processes import processes
+
 TABLES = (".csv", ".jsonl")  # what --out may end in
 CLIP = "openai/clip-vit-base-patch32"  # for --labels without --weights
 File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -38,6 +40,9 @@ class PredictOptions:
     out: File = None
     """Write a table instead, answers.csv or answers.jsonl: file, class, probability, rank."""
 
+    features: File = None
+    """Write what the head reads instead, features.npz: "files", and "features" with a row for each."""
+
     batch_size: int = 16
     """Photographs per step of the model; fewer need less memory."""
 
@@ -55,6 +60,10 @@ class PredictOptions:
                 raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
         if self.out and self.out.suffix not in TABLES:
             raise ValueError(f"--out writes {' or '.join(TABLES)} files, got {self.out}")
+        if self.features and self.features.suffix != ".npz":
+            raise ValueError(f"--features writes an .npz file, got {self.features}")
+        if self.features and (self.labels or self.out or self.attention or processes().number > 1):
+            raise ValueError("--features goes without --labels, --out and --attention, in one process")
         if self.attention and self.attention.suffix.lower() != ".png":
             raise ValueError(f"--attention writes a .png file, got {self.attention}")
 

@@ -23,6 +23,7 @@ from vit_tutorial.data.files import check_writable, replacing, write
 from vit_tutorial.data.text import brief, counted, first_of
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.options.processes import processes
+from vit_tutorial.predict.features import write_features
 from vit_tutorial.predict.output import attention_png, first_line, titles_of, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.probabilities import Judge, PhotoPrediction, best_device, predictions
@@ -43,7 +44,9 @@ def run(options: PredictOptions) -> None:
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
     try:
-        if processes().number > 1:
+        if options.features:
+            write_features(options.features, load(options.model, num_classes=0), files, options.batch_size)
+        elif processes().number > 1:
             _one_of_several(options, files, *processes())
         else:
             _alone(options, files, skipped)
@@ -53,7 +56,7 @@ def run(options: PredictOptions) -> None:
 
 def _check(options: PredictOptions, files: Sequence[str], skipped: Sequence[str]) -> None:
     """Raise now, before any work, what would be raised after it."""
-    for path in (options.out, options.attention):
+    for path in (options.out, options.features, options.attention):
         if path:
             check_writable(path)
     if not files:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from vit_tutorial.weights import Trained
 
 Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
+Row = TypeVar("Row")
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
 
 
@@ -51,12 +52,20 @@ def predictions(
         batch_size: how many images the model gets at a time.
         judge: how an image gets its probabilities; None: by the model's head and a softmax.
     """
+    for answer in answers(images, batch_size, lambda batch: rank(trained, batch, top, judge)):
+        yield answer if isinstance(answer, ValueError) else PhotoPrediction(*answer)
+
+
+def answers(
+    images: Iterable[tuple[str, Tensor | ValueError]], batch_size: int, answer: Callable[[Tensor], Iterable[Row]]
+) -> Iterator[tuple[str, Tensor, Row] | ValueError]:
+    """Each file with its image and its row of ``answer``, which gets a batch of images, or what was wrong with it."""
     images = iter(images)
     while chunk := list(islice(images, batch_size)):
         good = [image for _, image in chunk if isinstance(image, Tensor)]
-        ranked = iter(rank(trained, torch.cat(good), top, judge) if good else ())
+        rows = iter(answer(torch.cat(good)) if good else ())
         for file, image in chunk:
-            yield PhotoPrediction(file, image, next(ranked)) if isinstance(image, Tensor) else image
+            yield (file, image, next(rows)) if isinstance(image, Tensor) else image
 
 
 @torch.inference_mode()

@@ -133,14 +133,13 @@ def _report(model: ViT, data: Data, out: Path, seconds: float) -> None:
     if accelerator.is_main_process:
         measured = report.measure(model, data)
         written = report.save(out, measured, data)
-        right, images = int(measured.counts.diagonal().sum()), int(measured.counts.sum())
         print(report.lines(measured, data.classes))
         print(f"mistakes: {', '.join(written)} in {out}")
         if data.skipped:
             files = counted(len(data.skipped), "file")
             _note(f"{files} skipped, the model is trained on the others: {first_of(data.skipped)}")
         print(
-            f"test accuracy {right / images:.2%} ({right} of {counted(images, 'image')}), "
+            f"test accuracy {report.accuracy(measured)}, "
             f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters, {seconds:.0f} s on "
             f"{accelerator.num_processes} x {accelerator.device.type}, saved in {out}"
         )

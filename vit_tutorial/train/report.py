@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +48,9 @@ class Report(NamedTuple):
     mistakes: list[tuple[int, int, float]]  # (place in the split, answer, its probability), the surest first
 
 
-def measure(model: nn.Module, data: Data) -> Report:
+def measure(model: nn.Module, data: Data, batch_size: int = 256) -> Report:
     """What ``model`` answers for the test split of ``data``."""
-    logits, labels = predict(model, data)  # (N, K), (N,)
+    logits, labels = predict(model, data, batch_size=batch_size)  # (N, K), (N,)
     K = len(data.classes)
     sure, answers = logits.float().softmax(dim=1).max(dim=1)  # (N,), (N,)
     counts = torch.bincount(K * labels + answers, minlength=K * K).view(K, K)
@@ -58,15 +59,31 @@ def measure(model: nn.Module, data: Data) -> Report:
     return Report(counts, [(int(i), int(answers[i]), float(sure[i])) for i in order])
 
 
+def accuracy(report: Report) -> str:
+    """The share of right answers, and its 95 % interval: where the share among many more such images may lie."""
+    right, images = int(report.counts.diagonal().sum()), int(report.counts.sum())
+    low, high = interval(right, images)
+    return f"{right / images:.2%} ({right} of {counted(images, 'image')}, 95 % interval {low:.1%} to {high:.1%})"
+
+
+def interval(right: int, images: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (1927), which holds for few images, and for shares near 0 and 1, too."""
+    share, z = right / images, 1.96
+    middle = share + z**2 / (2 * images)
+    half = z * math.sqrt(share * (1 - share) / images + z**2 / (4 * images**2))
+    low, high = ((middle + end) / (1 + z**2 / images) for end in (-half, half))
+    return max(low, 0.0), min(high, 1.0)
+
+
 def lines(report: Report, classes: Sequence[str]) -> str:
-    """A line per class: how many of its images are right; of more than 20 classes, the worst."""
+    """A line per class that has images: how many of them are right; of more than 20 classes, the worst."""
     total, right = report.counts.sum(dim=1), report.counts.diagonal()  # (K,), (K,)
     shares = right / total.clamp(min=1)
-    places = list(range(len(classes)))
+    places = total.nonzero().flatten().tolist()
     head = "right, by class:"
-    if len(classes) > MAX_LINES:
-        places = shares.argsort(stable=True)[:MAX_LINES].tolist()
-        head = f"right, by class, the {MAX_LINES} worst of {len(classes)}:"
+    if len(places) > MAX_LINES:
+        head = f"right, by class, the {MAX_LINES} worst of {len(places)}:"
+        places = sorted(places, key=lambda place: float(shares[place]))[:MAX_LINES]
     names = [brief(name) for name in classes]
     width = max(len(names[k]) for k in places)
     rows = [f"  {names[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
