@@ -246,7 +246,7 @@ WRONG = {
             adapt(head=lambda s, K, D: {n: t for n, t in s.items() if n.startswith("head.")}),
             "has shape",
         ),
-        Wrong("float16", adapt(end=lambda new, s: {n: t.half() for n, t in new.items()}), "is of dtype torch.float16"),
+        Wrong("float16", adapt(end=lambda new, s: {n: t.half() for n, t in new.items()}), "numbers are wrong"),
         Wrong(
             "one dtype",
             adapt(end=lambda new, s: {n: t.to(new["embed.position"].dtype) for n, t in new.items()}),

@@ -130,7 +130,7 @@ WRONG = {
         Wrong(
             "nested lists",
             changed(offsets_by_loop, torch.Tensor.tolist),
-            "the numbers are right, but",
+            "result is a list, expected a torch.Tensor",
             never="What your numbers show",
         ),
         Wrong("columns first", lambda grid: offsets_by_loop(grid[::-1])),

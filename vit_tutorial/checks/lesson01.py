@@ -13,8 +13,8 @@ from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Mistake,
+    Observation,
     Question,
-    Row,
     call,
     layer,
     normal,
@@ -269,12 +269,11 @@ def _overlapping_cases() -> list[Case]:
     ]
 
 
-def _places(compared: list[Row]) -> str:
+def _places(case: Case, right: Observation, given: Observation) -> str:
     """How many places a patch has, where there are more patches or fewer."""
-    case, right, theirs = compared[0]
     images, P, stride = case.args
     down, across = ((n - P) // stride + 1 for n in images.shape[2:])
-    shape: tuple[int, ...] = tuple(getattr(theirs.result, "shape", ()))
+    shape: tuple[int, ...] = tuple(getattr(given.result, "shape", ()))
     if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right.result.shape[::2]):
         return ""
     fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"

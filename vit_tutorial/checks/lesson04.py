@@ -15,7 +15,6 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
-    Row,
     Work,
     as_tensor,
     build_layer,
@@ -88,14 +87,13 @@ def _tanh_gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-def _multiplied_by(wrong: list[Row]) -> str:
+def _multiplied_by(case: Case, right: Observation, given: Observation) -> str:
     """By what a wrong GELU multiplies x, at a few x: there it shows whether Φ is wrong, and on which side."""
-    case, right, outcome = wrong[0]
-    x, given = case.args[0], as_tensor(outcome.result)
-    if x.ndim != 1 or given is None or given.shape != x.shape:
+    x, numbers = case.args[0], as_tensor(given.result)
+    if x.ndim != 1 or numbers is None or numbers.shape != x.shape:
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
-    factors = ((z.detach().double() / x)[at].tolist() for z in (given, right.result))
+    factors = ((z.detach().double() / x)[at].tolist() for z in (numbers, right.result))
     yours, expected = (", ".join(f"{z:.3g}" for z in some) for some in factors)
     if yours == expected:
         return ""

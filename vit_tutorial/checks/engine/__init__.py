@@ -10,7 +10,7 @@ A lesson declares exercises (``exercise``, ``questions``), and how their works a
 """
 
 from vit_tutorial.checks.engine.check import Grade, check_of, grade
-from vit_tutorial.checks.engine.compare import as_number, as_tensor, describe, difference, equal, shape, wrong_rows
+from vit_tutorial.checks.engine.compare import as_tensor, describe
 from vit_tutorial.checks.engine.exercise import (
     Case,
     Exercise,
@@ -18,20 +18,11 @@ from vit_tutorial.checks.engine.exercise import (
     Forbidden,
     Mistake,
     Observation,
-    Row,
     Value,
     Work,
     exercises_of,
 )
-from vit_tutorial.checks.engine.functions import (
-    call,
-    changed_argument,
-    copy_arguments,
-    entries,
-    is_unchanged,
-    normal,
-    tensors,
-)
+from vit_tutorial.checks.engine.functions import call, changed_argument, copy_arguments, entries, normal, tensors
 from vit_tutorial.checks.engine.layers import (
     build_layer,
     copy_weights,
@@ -41,15 +32,14 @@ from vit_tutorial.checks.engine.layers import (
     variant,
     with_defaults,
 )
-from vit_tutorial.checks.engine.models import ModelSnapshot, by_parameter, call_with_model
+from vit_tutorial.checks.engine.models import by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
 from vit_tutorial.checks.engine.randomness import dropout
 from vit_tutorial.checks.engine.tensor_sizes import call_with_small_tensors
 
 __all__ = [
-    "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "ModelSnapshot", "Observation", "Question", "Row",
-    "Value", "Work", "as_number", "as_tensor", "build_layer", "by_parameter", "call", "call_with_model",
-    "call_with_small_tensors", "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe",
-    "difference", "dropout", "entries", "equal", "exercises_of", "grade", "is_unchanged", "layer", "normal", "pencil",
-    "random_weights", "shape", "share_no_parameter", "tensors", "variant", "with_defaults", "wrong_rows",
+    "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "Observation", "Question", "Value", "Work",
+    "as_tensor", "build_layer", "by_parameter", "call", "call_with_model", "call_with_small_tensors",
+    "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe", "dropout", "entries", "exercises_of",
+    "grade", "layer", "normal", "pencil", "random_weights", "share_no_parameter", "tensors", "variant", "with_defaults",
 ]  # fmt: skip

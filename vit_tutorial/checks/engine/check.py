@@ -17,19 +17,12 @@ INCOMPARABLE = "The result can't be compared: return what the exercise asks for.
 
 @dataclass(frozen=True)
 class Grade:
-    """What the check of an exercise found.
-
-    Args:
-        passed: whether the work is right.
-        points: what it earns: the exercise's points, or 0.
-        verdict: in a word or two.
-        report: what a student reads.
-    """
+    """What the check of an exercise found."""
 
     passed: bool
-    points: int
+    points: int  # the exercise's points, or 0
     verdict: Verdict
-    report: str
+    report: str  # what a student reads
 
 
 def grade(exercise: Exercise, work: Work, may_call_anything: bool = False) -> Grade:

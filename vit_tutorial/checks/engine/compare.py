@@ -1,9 +1,8 @@
 """Whether a student's result is the right one, and the first difference in a plain sentence.
 
 What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
-without a graph: all are accepted. Half precision isn't, it loses digits, nor are floats where whole numbers are asked
-for. Where the numbers are right and the form isn't, the sentence says so. Everywhere, ``right`` is what the reference
-gives, and ``given`` what the student's work gives.
+without a graph: all are accepted. Floats aren't where whole numbers are asked for. Everywhere, ``right`` is what the
+reference gives, and ``given`` what the student's work gives.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.exercise import Exercise, Observation, Row, Value
+from vit_tutorial.checks.engine.exercise import Exercise, Observation, Value
 
-HALF = (torch.float16, torch.bfloat16)
 SECOND_RESULT = "the result of a second call with other inputs"
 
 
@@ -35,11 +33,6 @@ def observation_difference(right: Observation, given: Observation, exercise: Exe
     return ""
 
 
-def wrong_rows(rows: list[Row], exercise: Exercise) -> list[Row]:
-    """The rows whose main result differs from the right one."""
-    return [row for row in rows if difference(row.right.result, row.given.result, "result", exercise)]
-
-
 def difference(right: Value, given: Value, name: str, exercise: Exercise) -> str:
     """The first difference of two values in a plain sentence, or ""."""
     if given is None and right is not None:
@@ -50,8 +43,6 @@ def difference(right: Value, given: Value, name: str, exercise: Exercise) -> str
         return _tensor_difference(right, given, name, exercise)
     if isinstance(right, Number) and not isinstance(right, bool):
         return _number_difference(right, given, name, exercise)
-    if isinstance(right, bool) and isinstance(given, (np.bool_, Tensor, np.ndarray)) and np.size(given) == 1:
-        given = given.item()
     if isinstance(right, str) and isinstance(given, str):
         return "" if given == right else f"{name} is {given}. It should be {right}."
     same = type(given) is type(right) and given == right
@@ -104,39 +95,31 @@ def as_parts(given: Value, many: int) -> list[Value] | None:
 def as_tensor(given: Value) -> Tensor | None:
     """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
     if isinstance(given, Tensor):
-        return given.to_dense() if given.layout != torch.strided else given
+        return given
     try:
-        if isinstance(given, (np.ndarray, np.generic)) and given.dtype != object:
-            return torch.as_tensor(np.array(given))
-        if isinstance(given, (bool, int, float)):
-            return torch.tensor(given)
-    except (RuntimeError, TypeError, ValueError):  # dates, whole numbers of many digits
-        pass
-    return None
+        return torch.as_tensor(given) if isinstance(given, (np.ndarray, np.generic, bool, int, float)) else None
+    except (RuntimeError, TypeError, ValueError):  # arrays of objects, whole numbers of many digits
+        return None
 
 
 def _tensor_difference(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
     tensor = as_tensor(given)
     if tensor is None:
         return f"{_describe_form(right, given, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
-    if tensor.is_meta:
-        return f"{name} is on device meta, which keeps no numbers, expected {right.device}"
     if tensor.shape != right.shape:
         return f"{name} has shape {shape(tensor)}, expected {shape(right)}"
-    tensor, right = tensor.detach().to(right.device), right.detach()
-    return _dtype_difference(right, tensor, name, exercise) or _entry_difference(right, tensor, name, exercise)
+    if expected := _expected_dtype(right, tensor):
+        return f"{name} is of dtype {tensor.dtype}, expected {expected}"
+    return _entry_difference(right.detach(), tensor.detach(), name, exercise)
 
 
-def _dtype_difference(right: Tensor, given: Tensor, name: str, exercise: Exercise) -> str:
-    if given.dtype in HALF and right.dtype not in HALF:
-        why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
-        return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
-    expected = _expected_dtype(right, given)
-    if not expected:
-        return ""
-    real = given.real if given.is_complex() else given
-    but = "" if _is_wrong(right, real, exercise).any() else "the numbers are right, but "
-    return f"{but}{name} is of dtype {given.dtype}, expected {expected}"
+def _describe_form(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
+    """What came in place of a tensor, and whether a part of it is right."""
+    described = f"{name} is {describe(given)}"
+    for index, part in enumerate(given if isinstance(given, (tuple, list)) else ()):
+        if isinstance(part, Tensor) and equal(right, part, exercise):
+            return f"{described} of {len(given)}, whose part {index} is right: return it alone"
+    return described
 
 
 def _expected_dtype(right: Tensor, given: Tensor) -> str:
@@ -172,25 +155,6 @@ def _is_wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
     scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
     near = (given - right).abs() <= exercise.tolerance * scale  # False for two infinities: their difference is nan
     return ~near & (given != right) & ~(given.isnan() & right.isnan())
-
-
-def _describe_form(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
-    """What came in place of a tensor, and whether its numbers are right."""
-    described = f"{name} is {describe(given)}"
-    if not isinstance(given, (tuple, list)):
-        return described
-    for index, part in enumerate(given):
-        inner = as_tensor(part)
-        if isinstance(part, (Tensor, np.ndarray)) and inner is not None and equal(right, inner, exercise):
-            return f"{described} of {len(given)}, whose part {index} is right: return it alone"
-    try:
-        stacked = torch.stack([torch.as_tensor(part) for part in given])
-    except (TypeError, ValueError, RuntimeError):
-        return described
-    if not equal(right, stacked, exercise):
-        return described
-    function = "torch.stack(…)" if isinstance(given[0], Tensor) else "torch.tensor(…)"
-    return f"the numbers are right, but {described}: make a tensor of it with {function}"
 
 
 def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, exercise: Exercise) -> str:

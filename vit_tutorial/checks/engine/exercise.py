@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
@@ -19,38 +19,25 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """One input to try.
+    """One input to try."""
 
-    Args:
-        label: how the report calls it.
-        args: what the work is called with.
-        build: what a class is built with.
-        weights: the parameters to copy into a layer, by the names that the stub agrees on.
-    """
-
-    label: str
-    args: tuple[Any, ...] = ()
-    build: tuple[Any, ...] = ()
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    label: str  # how the report calls it
+    args: tuple[Any, ...] = ()  # what the work is called with
+    build: tuple[Any, ...] = ()  # what a class is built with
+    weights: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # of a layer, by the names that the stub agrees on
 
 
 @dataclass
 class Observation:
-    """What a work did on one case.
+    """What a work did on one case."""
 
-    Args:
-        values: what is compared with the reference's, by the words that a report calls it ("result" for most works).
-        second_result: what a second call with other numbers gave, to see that nothing of the first one stays.
-        gradients: of a fixed combination of the result's numbers, by the name of the argument or parameter.
-        changed_argument: a sentence on the first argument that was changed in place; "" if none was.
-        missing_parameters: what the stub agrees on and the student's layer doesn't have.
-    """
-
-    values: dict[str, Value]
-    second_result: Value = None
-    gradients: dict[str, Tensor | None] = field(default_factory=dict)
-    changed_argument: str = ""
-    missing_parameters: tuple[str, ...] = ()
+    values: dict[str, Value]  # by the words that a report calls them ("result" for most works): what is compared
+    second_result: Value = None  # of a call with other numbers, to see that nothing of the first one stays
+    gradients: dict[str, Tensor | None] = field(default_factory=dict)  # by the name of the argument or parameter
+    changed_argument: str = ""  # a sentence on the first argument that was changed in place
+    missing_parameters: tuple[str, ...] = ()  # which the stub agrees on, and the student's layer doesn't have
 
     @property
     def result(self) -> Value:
@@ -58,78 +45,42 @@ class Observation:
         return self.values.get("result")
 
 
-class Row(NamedTuple):
-    """A case, and what the reference and the student's work did on it."""
-
-    case: Case
-    right: Observation
-    given: Observation
-
-
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A misconception, and a small implementation that has it.
+    """A misconception, and a small implementation that has it."""
 
-    Args:
-        name: a few words that fit after "It looks like".
-        says: one to three sentences that explain what happens, and what to do.
-        reread: a heading (or a bold opening) of the lesson, word for word.
-        wrong: the implementation, with the signature of the right one: a function or a class; for questions a
-            dictionary of the wrong answers.
-        lesson: where to reread, two digits; "" for the exercise's own lesson.
-    """
-
-    name: str
-    says: str
-    reread: str
-    wrong: Work
-    lesson: str = ""
+    name: str  # a few words that fit after "It looks like"
+    says: str  # one to three sentences that explain what happens, and what to do
+    reread: str  # a heading (or a bold opening) of the lesson, word for word
+    wrong: Work  # with the signature of the right one; for questions a dictionary of the wrong answers
+    lesson: str = ""  # where to reread, two digits; "" for the exercise's own lesson
 
 
 @dataclass(frozen=True)
 class Forbidden:
-    """What an exercise's text asks to do without.
+    """What an exercise's text asks to do without."""
 
-    Args:
-        what: a Python function or class; or a part of the names of torch's functions ("scaled_dot_product").
-        instead: what to do, or why, as an end of the sentence "It calls …: ".
-    """
-
-    what: Any
-    instead: str = "this exercise asks you to do without"
+    what: Any  # a Python function or class; or a part of the names of torch's functions ("scaled_dot_product")
+    instead: str = "this exercise asks you to do without"  # what to do, or why: the end of "It calls …: "
 
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """An exercise, and all that its check needs.
+    """An exercise, and all that its check needs."""
 
-    Args:
-        name: what follows ``check_``.
-        lesson: two digits.
-        points: as in the exercise's notebook.
-        takes: the work's signature, and what goes in and comes out, for ``help(checks.check_…)``.
-        right: the reference. If it is the package's own, a work must not call it. For questions the right answers.
-        cases: makes the inputs, new ones at each call.
-        observe: runs a work on a case, and returns what to compare: ``call``, ``layer``, ``answers``.
-        mistakes: those that the check can name, the likelier one first.
-        tolerance: the largest difference that counts as equal, relative to the largest number.
-        forbidden: what the text asks to do without: a :class:`Forbidden`, or its ``what``.
-        advice: for questions: what to say to an answer that no mistake explains.
-        explain: what to say of wrong results that no mistake explains, given the wrong rows; or "".
-    """
-
-    name: str
-    lesson: str
-    points: int
-    right: Work
-    cases: Callable[[], list[Case]]
-    observe: Callable[[Work, Case], Observation]
-    takes: str = "fn(): the answers found with a pencil, in a dictionary"
-    mistakes: tuple[Mistake, ...] = ()
-    tolerance: float = 1e-5
-    forbidden: tuple[Any, ...] = ()
-    advice: Mapping[str, str] = field(default_factory=dict)
-    explain: Callable[[list[Row]], str] | None = None
+    name: str  # what follows ``check_``
+    lesson: str  # two digits
+    points: int  # as in the exercise's notebook
+    right: Work  # the reference; a work must not call the package's own. For questions the right answers
+    cases: Callable[[], list[Case]]  # makes the inputs, new ones at each call
+    observe: Callable[[Work, Case], Observation]  # runs a work on a case: ``call``, ``layer``, ``answers``
+    takes: str = "fn(): the answers found with a pencil, in a dictionary"  # the signature, for ``help(check_…)``
+    mistakes: tuple[Mistake, ...] = ()  # those that the check can name, the likelier one first
+    tolerance: float = 1e-5  # the largest difference that counts as equal, relative to the largest number
+    forbidden: tuple[Any, ...] = ()  # what the text asks to do without: a Forbidden, or its ``what``
+    advice: Mapping[str, str] = field(default_factory=dict)  # for questions: to an answer that no mistake explains
+    # What to say of a wrong result that no mistake explains, or "": given the case, what is right, what the work did.
+    explain: Callable[[Case, Observation, Observation], str] | None = None
 
     @property
     def asks_questions(self) -> bool:

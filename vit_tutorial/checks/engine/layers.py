@@ -61,16 +61,6 @@ def _alike(a: Value, b: Value) -> bool:
     return all(x.shape == y.shape and torch.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for x, y in pairs)
 
 
-def same_shape(output: Value, x: Tensor) -> None:
-    """See that a result has its input's shape.
-
-    Raises:
-        Fault: it has another one, or is no tensor.
-    """
-    if not isinstance(output, Tensor) or output.shape != x.shape:
-        raise Fault(f"the result is {describe(output)}, and must be a tensor of the input's shape, {shape(x)}")
-
-
 def share_no_parameter(module: nn.Module, another: Any) -> None:
     """See that two layers of a class have parameters of their own.
 

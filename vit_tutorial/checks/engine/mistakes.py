@@ -23,15 +23,10 @@ class Evidence(Enum):
 
 @dataclass(frozen=True)
 class NamedMistake:
-    """A mistake that a student's work has.
-
-    Args:
-        mistake: which one.
-        some_cases: 0 if nothing speaks for another fault besides; else on how many cases the mistake shows.
-    """
+    """A mistake that a student's work has."""
 
     mistake: Mistake
-    some_cases: int
+    some_cases: int  # on how many cases it shows; 0 for all, if nothing speaks for another fault besides
 
 
 def matching_mistakes(trial: Trial) -> list[NamedMistake]:

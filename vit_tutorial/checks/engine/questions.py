@@ -15,20 +15,16 @@ from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, 
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
+    """One question of an exercise with a pencil.
 
-    Args:
-        answer: the right one: a number, or a list or tuple of numbers. Whole numbers must be met exactly.
-        advice: what to say to a wrong answer that isn't one of the likely ones.
-        reread: the section that explains the likely ones, as in :class:`Mistake`.
-        wrong: the likely ones, {answer: text}. The text begins with the mistake's name, which fits after "It looks
-            like", and goes on with sentences that explain it. Lists are written as tuples.
+    A likely wrong answer has a text that begins with the mistake's name, which fits after "It looks like", and goes on
+    with sentences that explain it. Lists are written as tuples there.
     """
 
-    answer: Value
-    advice: str
-    reread: str = ""
-    wrong: Mapping[Any, str] = field(default_factory=dict)
+    answer: Value  # a number, or a list or tuple of numbers; whole numbers must be met exactly
+    advice: str  # what to say to a wrong answer that isn't one of the likely ones
+    reread: str = ""  # the section that explains the likely ones, as in Mistake
+    wrong: Mapping[Any, str] = field(default_factory=dict)  # the likely ones, {answer: text}
 
 
 def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question], tolerance: float = 1e-5) -> Exercise:

@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.checks.engine.exercise import Observation
+from vit_tutorial.checks.engine.compare import describe, shape
+from vit_tutorial.checks.engine.exercise import Fault, Observation
 from vit_tutorial.checks.engine.functions import changed_argument
-from vit_tutorial.checks.engine.layers import same_shape
 
 DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a billion
 FEW = 9  # different results: more of them don't all come up
@@ -28,7 +28,8 @@ def dropout(module: nn.Module, x: Tensor, p: float = 0.0) -> Observation:
     """
     in_eval = module.eval()(x.clone())
     output = module.train()(given := x.clone())
-    same_shape(output, x)
+    if not isinstance(output, Tensor) or output.shape != x.shape:
+        raise Fault(f"the result is {describe(output)}, and must be a tensor of the input's shape, {shape(x)}")
     another = module(x.clone().requires_grad_() + 0)
     results = output.detach().flatten(1)
     different = len(results.mul(1000).round().unique(dim=0))

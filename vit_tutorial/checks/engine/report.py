@@ -53,14 +53,11 @@ def _on_mistake(named: NamedMistake, exercise: Exercise) -> list[str]:
 
 def _numbers_show(trial: Trial) -> str:
     """What the results that are wrong have to do with the right ones, "" where nothing is seen."""
-    rows, exercise = trial.wrong_rows(), trial.exercise
-    if isinstance(trial.wrong[0].outcome, Fault):
+    first, explain = trial.wrong[0], trial.exercise.explain
+    if isinstance(first.outcome, Fault):
         return ""
-    try:
-        explained = exercise.explain(rows) if exercise.explain else ""
-    except Exception:  # a student's result may be anything: then there is nothing to say
-        explained = ""
-    return explained or symptom(rows, exercise, others=len(rows) < len(trial.attempts))
+    explained = explain(first.case, first.right, first.outcome) if explain else ""
+    return explained or symptom(trial)
 
 
 def _besides(first: Attempt, is_named: bool) -> list[str]:

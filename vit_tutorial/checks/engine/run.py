@@ -15,46 +15,32 @@ import numpy as np
 import torch
 
 from vit_tutorial.checks.engine.compare import observation_difference, one_line
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Row, Work
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Work
 from vit_tutorial.checks.engine.forbidden import forbid
 from vit_tutorial.checks.engine.student import with_students_line
 
 NOT_WRITTEN = "is not written yet"
-IN_PLACE = ("inplace operation", "in-place operation", "modified inplace")  # in torch's error messages
 
 Outcome: TypeAlias = Observation | Fault  # what a work does on a case, or what went wrong
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A student's work on one case.
+    """A student's work on one case."""
 
-    Args:
-        case: the input, untouched.
-        right: what the reference does.
-        outcome: what the work does.
-        difference: what is wrong with that, in a sentence; "" for nothing.
-    """
-
-    case: Case
-    right: Observation
-    outcome: Outcome
-    difference: str
+    case: Case  # untouched
+    right: Observation  # what the reference does
+    outcome: Outcome  # what the work does
+    difference: str  # what is wrong with that, in a sentence; "" for nothing
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A student's work on all cases of an exercise.
-
-    Args:
-        exercise: what was asked for.
-        attempts: case by case.
-        printed: what the work printed.
-    """
+    """A student's work on all cases of an exercise."""
 
     exercise: Exercise
     attempts: list[Attempt]
-    printed: str
+    printed: str  # what the work printed
 
     @property
     def wrong(self) -> list[Attempt]:
@@ -65,14 +51,6 @@ class Trial:
     def not_written(self) -> bool:
         """Whether the work is still the stub."""
         return all(attempt.difference.startswith(NOT_WRITTEN) for attempt in self.attempts)
-
-    def wrong_rows(self) -> list[Row]:
-        """The attempts that are wrong and came to a result."""
-        return [
-            Row(attempt.case, attempt.right, attempt.outcome)
-            for attempt in self.wrong
-            if isinstance(attempt.outcome, Observation)
-        ]
 
 
 def run_work(exercise: Exercise, work: Work, may_call_anything: bool = False) -> Trial:
@@ -132,10 +110,7 @@ def run_once(exercise: Exercise, work: Work, case: Case, may_call_anything: bool
     watch = contextlib.nullcontext() if may_call_anything else forbid(exercise)
     try:
         with _isolated(), watch:
-            observation = exercise.observe(work, case)
-            if not torch.is_grad_enabled():
-                raise Fault("gradients stay switched off afterwards: `with torch.no_grad():` switches them on again")
-            return observation
+            return exercise.observe(work, case)
     except Fault as fault:
         return Fault(with_students_line(str(fault), fault))
     except NotImplementedError as error:
@@ -164,8 +139,4 @@ def _isolated() -> Iterator[None]:
 
 def _describe_error(error: BaseException) -> str:
     text = f"raised {type(error).__name__}" + (f": {one_line(error)}" if str(error) else "")
-    if isinstance(error, RuntimeError) and any(words in text for words in IN_PLACE):
-        text = "changes numbers in place where a gradient forbids it: write z = z + …, not z += …"
-    elif ".numpy()" in text and "requires grad" in text:
-        text += " Stay with torch's own functions, so that gradients can flow."
     return with_students_line(text, error)

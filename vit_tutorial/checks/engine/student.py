@@ -22,16 +22,10 @@ def name_of(work: Work) -> str:
 
 
 def unwrap(work: Work) -> Any:
-    """What stands behind partials, bound methods and decorators."""
-    while True:
-        if isinstance(work, functools.partial):
-            work = work.func
-        elif inspect.ismethod(work):
-            work = work.__func__
-        elif hasattr(work, "__wrapped__"):
-            work = work.__wrapped__
-        else:
-            return work
+    """What stands behind partials and decorators."""
+    while isinstance(work, functools.partial):
+        work = work.func
+    return inspect.unwrap(work)
 
 
 def with_students_line(text: str, error: BaseException) -> str:

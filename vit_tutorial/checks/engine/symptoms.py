@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.compare import HALF, as_parts, as_tensor, difference
-from vit_tutorial.checks.engine.exercise import Exercise, Row
+from vit_tutorial.checks.engine.compare import as_parts, as_tensor, difference
+from vit_tutorial.checks.engine.exercise import Observation, Value
+from vit_tutorial.checks.engine.run import Trial
 
 Finder = Callable[[Tensor, Tensor, float], str]
 
@@ -28,44 +29,51 @@ class WrongTensor(NamedTuple):
     label: str  # what the case is called
 
 
-def symptom(rows: list[Row], exercise: Exercise, others: bool = False) -> str:
-    """What holds of the student's results on the wrong inputs; ``others`` says that other inputs were right."""
-    name, wrong = _first_wrong_value(rows, exercise)
+def symptom(trial: Trial) -> str:
+    """What the wrong results have to do with the right ones: in all cases, or in the first wrong one alone."""
+    name, wrong = _first_wrong_value(trial)
     if not wrong:
         return ""
     for finder in FINDERS:
-        found = [_apply(finder, tensor, exercise.tolerance) for tensor in wrong]
-        if not found[0]:
-            continue
-        everywhere = len(set(found)) == 1 and not others
+        found = [_apply(finder, tensor, trial.exercise.tolerance) for tensor in wrong]
+        everywhere = len(set(found)) == 1 and len(trial.wrong) == len(trial.attempts)
         # Between any two single numbers there is a factor.
         if finder is scaled and all(one.right.numel() == 1 for one in wrong) and (len(found) < 3 or not everywhere):
             continue
-        sentence = found[0] if everywhere else f"{found[0]} (with {wrong[0].label})"
-        return sentence if name == "result" else f"{name.rstrip(',')}: {sentence}"
+        if found[0]:
+            sentence = found[0] if everywhere else f"{found[0]} (with {wrong[0].label})"
+            return sentence if name == "result" else f"{name.rstrip(',')}: {sentence}"
     return ""
 
 
-def _first_wrong_value(rows: list[Row], exercise: Exercise) -> tuple[str, list[WrongTensor]]:
-    """The first tensor among the values that is wrong, by its name, on all inputs where it is wrong."""
+def _first_wrong_value(trial: Trial) -> tuple[str, list[WrongTensor]]:
+    """The first tensor among the values that is wrong, by its name, in all cases where it is wrong."""
     found: dict[str, list[WrongTensor]] = {}
-    for case, right, given in rows:
-        for name, value in right.values.items():
-            several = isinstance(value, (tuple, list))
-            ours = value if several else [value]
-            theirs = as_parts(given.values.get(name), len(ours)) if several else [given.values.get(name)]
-            for index, (expected, part) in enumerate(zip(ours, theirs or [], strict=False)):
-                tensor = as_tensor(part)
-                if not isinstance(expected, Tensor) or tensor is None or not _is_usable(expected, tensor):
-                    continue
-                if difference(expected, part, name, exercise):
-                    one = WrongTensor(expected.detach().double(), tensor.detach().double(), case.label)
-                    found.setdefault(f"{name}[{index}]" if several else name, []).append(one)
+    for attempt in trial.wrong:
+        if not isinstance(attempt.outcome, Observation):
+            continue
+        for name, value in attempt.right.values.items():
+            for place, right, given in _pairs(value, attempt.outcome.values.get(name)):
+                if difference(right, given, name, trial.exercise):
+                    one = WrongTensor(right.detach().double(), given.detach().double(), attempt.case.label)
+                    found.setdefault(name + place, []).append(one)
     return next(iter(found.items()), ("", []))
 
 
+def _pairs(right: Value, given: Value) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The tensors of a value and of the student's, each with its place, such as [0]."""
+    if isinstance(right, (tuple, list)):
+        for index, (ours, theirs) in enumerate(zip(right, as_parts(given, len(right)) or [], strict=False)):
+            for place, expected, part in _pairs(ours, theirs):
+                yield f"[{index}]{place}", expected, part
+        return
+    tensor = as_tensor(given)
+    if isinstance(right, Tensor) and tensor is not None and _is_usable(right, tensor):
+        yield "", right, tensor
+
+
 def _is_usable(right: Tensor, given: Tensor) -> bool:
-    if given.is_meta or given.is_complex() or given.dtype in HALF or not right.numel() or not given.numel():
+    if given.is_complex() or not right.numel() or not given.numel():
         return False
     return bool(right.isfinite().all() and given.isfinite().all())
 
