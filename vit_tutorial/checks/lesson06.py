@@ -31,7 +31,7 @@ from vit_tutorial.checks.engine import (
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
-_EQUATIONS = "1 · Four equations, four lines"
+_EQUATIONS = "1 · The whole model on one page"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
