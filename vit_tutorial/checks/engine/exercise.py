@@ -24,9 +24,7 @@ class Case:
     label: str  # how the report calls it
     args: tuple[Any, ...] = ()  # what the work is called with
     build: tuple[Any, ...] = ()  # what a class is built with
-    weights: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # of a layer, by the names that the stub agrees on
+    weights: dict[str, Tensor] = field(default_factory=dict)  # of a layer, by the names that the stub agrees on
 
 
 @dataclass
