@@ -30,7 +30,7 @@ PARTS = {  # one at a time, and together
     "rms": {"norm": "rms", "qk_norm": True},
     "attention norm": {"attention_norm": True},
     "mean and its norm": {"pool": "mean", "pool_norm": True, "final_norm": False},
-    "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2, "pool_mlp_dim": 20},
+    "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2},
     "both": {"pool": "cls+mean"},
     "DeiT's second token": {"pool": "distilled"},
     "rotary": {"position": "none", "rotary": Rotary()},

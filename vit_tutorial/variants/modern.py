@@ -265,7 +265,7 @@ class AttentionPool(nn.Module):
         nn.init.normal_(self.probe, std=D**-0.5)
         self.q, self.kv, self.proj = nn.Linear(D, D), nn.Linear(D, 2 * D), nn.Linear(D, D)
         self.norm = norm_layer(config, D)
-        self.mlp = ModernMLP(config, config.pool_mlp_dim or config.mlp_dim)
+        self.mlp = ModernMLP(config, config.mlp_dim)
 
     def forward(self, z: Tensor) -> Tensor:
         q = self.q(self.probe).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (1, h, 1, d)

@@ -87,7 +87,6 @@ class ModernConfig(ViTConfig):
     pool_prefix: bool = False  # whether class token and registers take part in "mean" and "attention"
     pool_norm: bool = False  # a norm after pooling
     pool_heads: int | None = None  # of "attention"; None: num_heads
-    pool_mlp_dim: int | None = None  # of "attention"; None: mlp_dim
 
     def __post_init__(self) -> None:
         check_choice(self.gelu, "gelu", Activation)

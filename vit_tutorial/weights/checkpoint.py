@@ -80,11 +80,7 @@ def check_savable(model: object) -> None:
     kinds = ", ".join(model_class.__name__ for _, model_class in KINDS.values())
     if not isinstance(model, ViT):
         raise TypeError(f"a ViT is needed, got {type(model).__name__}")
-    if method := _replaced_method(model):
-        raise TypeError(
-            f"{method} of this {type(model).__name__} was replaced, and a file of weights holds no code: undo that "
-            f"first (del model.{method}), or keep the tensors alone by torch.save(model.state_dict(), file)"
-        )
+    _check_methods(model)
     if not kind_of(model):
         raise TypeError(
             f"a {type(model).__name__} with parts of its own can't be loaded from its config: only {kinds} with the "
@@ -92,13 +88,17 @@ def check_savable(model: object) -> None:
         )
 
 
-def _replaced_method(model: nn.Module) -> str:
-    """The first method, such as ``blocks.3.forward``, that one of the model's parts has in place of its class's."""
+def _check_methods(model: ViT) -> None:
+    """Raise a TypeError for a method, such as a block's forward, that was replaced in the model or one of its parts."""
     for name, part in model.named_modules():
         for attribute in vars(part):
             if callable(getattr(type(part), attribute, None)):
-                return f"{name}.{attribute}".removeprefix(".")
-    return ""
+                undo = f"del model.get_submodule({name!r}).{attribute}"
+                raise TypeError(
+                    f"this {type(model).__name__} can't be saved: {attribute} of {name or 'the model'} was replaced, "
+                    f"and a file of weights holds no code. Undo that ({undo}), or keep the tensors alone by "
+                    "torch.save(model.state_dict(), file)"
+                )
 
 
 def kind_of(model: ViT) -> str:

@@ -123,17 +123,17 @@ HUGGING_FACE_DINO: Table = {  # transformers' DINOv2, with and without registers
 HUGGING_FACE_DINO_3: Table = {**HUGGING_FACE_DINO, **_at("model.layer.{i}.", _LAYER)}
 _CLIP_LAYER: Table = {
     "norm1.*": "layer_norm1.*",
-    "attention.qkv.*": ("self_attn.(q_proj|k_proj|v_proj).*", "self_attn.qkv.*"),
-    "attention.proj.*": ("self_attn.out_proj.*", "self_attn.projection.*"),
+    "attention.qkv.*": "self_attn.(q_proj|k_proj|v_proj).*",
+    "attention.proj.*": "self_attn.out_proj.*",
     "norm2.*": "layer_norm2.*",
     "mlp.fc1.*": "mlp.fc1.*",
     "mlp.fc2.*": "mlp.fc2.*",
 }
-HUGGING_FACE_CLIP: Table = {  # transformers' CLIP, SigLIP and BLIP
+HUGGING_FACE_CLIP: Table = {  # transformers' CLIP and SigLIP
     "embed.cls_token": "embeddings.class_embedding : bare",
-    "embed.position": ("embeddings.position_embedding.weight : bare", "embeddings.position_embedding"),
+    "embed.position": "embeddings.position_embedding.weight : bare",
     "embed.patches.proj.*": "embeddings.patch_embedding.*",
-    "embed.norm.*": ("pre_layrnorm.*", "pre_layernorm.*"),
+    "embed.norm.*": "pre_layrnorm.*",
     **_at("encoder.layers.{i}.", _CLIP_LAYER),
     "norm.*": "post_layernorm.*",
     "pool.probe": "head.probe",
