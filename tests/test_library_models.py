@@ -100,7 +100,7 @@ TRANSFORMERS = {
 TRANSFORMERS_REFUSED = {
     "DINOv3ViTModel": ("DINOv3ViTConfig", SIZES | {"use_gated_mlp": True}, "after block 0"),  # gated by GELU
     "ViTMAEModel": ("ViTMAEConfig", SIZES, "before block 0"),  # it hides three quarters of the patches
-    "BlipModel": ("BlipConfig", PAIR, "in what the head reads"),  # it norms the class token twice
+    "BlipModel": ("BlipConfig", PAIR, "attention.qkv"),  # one tensor of q, k and v, and a norm twice
     "MLCDVisionModel": ("MLCDVisionConfig", SIZES, "after block 0"),  # rotary positions of its own
     "Siglip2Model": ("Siglip2Config", PAIR, "one convolution"),
     "SwinModel": ("SwinConfig", {}, "nothing that our tables know"),
