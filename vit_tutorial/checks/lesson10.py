@@ -48,11 +48,6 @@ FINE_TUNING_NUMBERS = pencil(
         "cosines": Question(
             [0.8, 1.0, 0.9487],
             "The dot product with (0, 2), divided by both lengths, for each of the three.",
-            _NEIGHBOURS,
-            {
-                (8, 2, 6): "dot products in place of cosines. A dot product grows with the lengths of both vectors. "
-                "Divide by both lengths."
-            },
         ),
         "standardised": Question(
             [2, 4],
@@ -197,6 +192,12 @@ KNN = Exercise(
             says="All k neighbours vote.",
             reread=_NEIGHBOURS,
             wrong=lambda A, a, B, k: a[_cosines(A, B).argmax(dim=1)],
+        ),
+        Mistake(
+            name="Euclidean distances",
+            says="Here it is the angle that counts, not the length.",
+            reread=_NEIGHBOURS,
+            wrong=lambda A, a, B, k: _vote(a, torch.cdist(B, A).topk(k, dim=1, largest=False).indices),
         ),
     ),
 )

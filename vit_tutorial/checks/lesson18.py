@@ -245,7 +245,7 @@ INTEGER_LAYER = Exercise(
     mistakes=(
         Mistake(
             name="a zero point that is forgotten",
-            says="Each code of x is too large by the zero point. Subtract zero · (the sum of the row's codes).",
+            says="Each code of x is too large by the zero point. Subtract zero · weight.sum(dim=1) from the sums.",
             reread=_PENCIL,
             wrong=_layer(offset=lambda zero, w: torch.tensor(0)),
         ),

@@ -137,7 +137,7 @@ ONLINE_SOFTMAX = Exercise(
         ),
         Mistake(
             name="an output that isn't rescaled",
-            says="The sum of weights times values belongs to the old largest score, as the sum of weights does.",
+            says="The sum of weights times values belongs to the old largest score, too: multiply it as well.",
             reread=_BLOCKS,
             wrong=_online(output=lambda old, rescale: old),
         ),
@@ -319,7 +319,7 @@ PROPORTIONAL_ATTENTION = Exercise(
         ),
         Mistake(
             name="weights that don't sum to 1",
-            says="You multiply the weights by the sizes after the softmax. Add log(size) to the scores before it.",
+            says="A size that multiplies a weight or a value comes after the softmax: add its log to the scores.",
             reread=_FEWER,
             wrong=_proportional(bias=torch.zeros_like, end=torch.mul),
         ),

@@ -159,6 +159,8 @@ def too_long_or_short(right: Tensor, given: Tensor, tolerance: float) -> str:
 
 def shuffled(right: Tensor, given: Tensor, tolerance: float) -> str:
     """The right numbers in other places."""
+    if right.unique().numel() < 5 < right.numel():  # a few labels are all there by chance
+        return ""
     theirs, ours = (x.flatten().sort().values for x in (given, right))
     # Of many numbers that lie close together, each is near another one.
     if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (given - right).abs().max():
