@@ -59,10 +59,10 @@ def open_photo(path: str | Path) -> PILImage.Image:
         raise ValueError(f"{name} is not a file" + (": name the folder itself" if Path(path).is_dir() else ""))
     if Path(path).suffix.lower() in RAW:
         raise ValueError(f"{name} is a camera's raw file: convert it to JPEG")
-    return decoded(path, name)
+    return decode(path, name)
 
 
-def decoded(file: str | Path | io.BytesIO, name: str) -> PILImage.Image:
+def decode(file: str | Path | io.BytesIO, name: str) -> PILImage.Image:
     """:func:`open_photo` of a file or of a file's content; ``name`` is for error messages."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -327,13 +327,13 @@ def _read_all(paths: list[Path], pixels_of: Callable[[PILImage.Image], np.ndarra
         except ImportError:  # a package is missing, and the file is all right
             raise
         except Exception as error:  # whatever it is, it concerns this file alone
-            return named(str(file), error)
+            return problem_of(str(file), error)
 
     with ThreadPoolExecutor(THREADS) as pool:
         yield from tqdm(pool.map(read, paths), total=len(paths), desc="reading", leave=False, disable=None)
 
 
-def named(file: str, error: Exception) -> str:
+def problem_of(file: str, error: Exception) -> str:
     """What is wrong with a file, in a line that begins with its name."""
     name, text = printable(file), " ".join(str(error).split()) or type(error).__name__
     return text if name in text else f"{name} can't be used ({text})"

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vit_tutorial.data.extras import needed
-from vit_tutorial.data.folders import decoded
+from vit_tutorial.data.folders import decode
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, from_scratch
 from vit_tutorial.patches import Size
@@ -62,7 +62,7 @@ class Rows(Dataset[tuple[Tensor, int]]):
         if row[self.image] is None or row[self.label] is None or row[self.label] < 0:  # as where labels are secret
             raise ValueError(f"{name} has no label, or there is no image: both are needed")
         content = row[self.image]["bytes"] or Path(row[self.image]["path"]).read_bytes()
-        picture = self.preprocess.pixels(decoded(io.BytesIO(content), name))  # (H, W, C)
+        picture = self.preprocess.pixels(decode(io.BytesIO(content), name))  # (H, W, C)
         return torch.from_numpy(picture).permute(2, 0, 1), int(row[self.label])
 
 

@@ -15,7 +15,7 @@ from vit_tutorial.data import LabelledImages, denormalise
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.pages.page import check_page
-from vit_tutorial.predict import opened
+from vit_tutorial.predict import open_all
 from vit_tutorial.weights import load
 
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
@@ -103,7 +103,7 @@ def run(options: LiveOptions) -> None:
 
 def _of_photographs(weights: str, options: LiveOptions) -> tuple[Live, list[str]]:
     """The page of a model with somebody's own photographs, and a line for each that can't be read."""
-    files, photos, skipped = opened(options.photos)
+    files, photos, skipped = open_all(options.photos)
     model, classes, preprocess = load(weights, image_size=options.image_size)
     images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
     titles = [Path(path).name.encode(errors="replace").decode() for path in files]

@@ -6,7 +6,7 @@ evaluate``.
 """
 
 from vit_tutorial.data import open_photo
-from vit_tutorial.predict.photos import find, opened, read
+from vit_tutorial.predict.photos import find, open_all, read
 from vit_tutorial.predict.probabilities import best_device, predictions, rank
 
-__all__ = ["best_device", "find", "open_photo", "opened", "predictions", "rank", "read"]
+__all__ = ["best_device", "find", "open_all", "open_photo", "predictions", "rank", "read"]

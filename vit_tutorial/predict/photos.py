@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.data import Preprocessing, images_in, open_photo
-from vit_tutorial.data.folders import THREADS, named
+from vit_tutorial.data.folders import THREADS, problem_of
 from vit_tutorial.data.preprocessing import to_rgb
 from vit_tutorial.data.text import printable
 
@@ -51,7 +51,7 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return files, problems
 
 
-def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[str]]:
+def open_all(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[str]]:
     """The photographs that names stand for (see :func:`find`), all in memory: for the pages.
 
     Returns:
@@ -68,7 +68,7 @@ def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[
             pictures.append(to_rgb(open_photo(file)))
             readable.append(file)
         except ValueError as error:
-            skipped.append(named(file, error))
+            skipped.append(problem_of(file, error))
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
     if not readable:
@@ -90,7 +90,7 @@ def read(
         except ImportError:  # a package is missing, and the photograph is all right
             raise
         except Exception as error:  # whatever it is, it concerns this file alone
-            return ValueError(named(path, error))
+            return ValueError(problem_of(path, error))
 
     rest = iter(files)
     waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()
