@@ -103,20 +103,12 @@ def tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> dict[str, dict[str,
         stretched = vt.resize_position_embedding(learned, (8, 8), (rows, columns))
         return with_table(model, prepare, (4 * rows, 4 * columns), stretched if table is None else table)
 
-    def same_everywhere(rows: int) -> Tensor:
-        return torch.cat([prefix, grid.mean(dim=1, keepdim=True).expand(-1, rows**2, -1)], dim=1)
-
     def stretched(rows: Tensor, **how: object) -> Tensor:
         """The class token's row and these, (1, D, ...), stretched with it."""
         return torch.cat([prefix, F.interpolate(rows, **how).flatten(2).mT], dim=1)  # type: ignore[arg-type]
 
-    groups = {"positions": {"none": at(8, 8), "their mean": at(8, 8, same_everywhere(8))}}
-    groups["positions"]["zero"] = at(8, 8, torch.cat([prefix, 0 * grid], dim=1))
-    order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
-    groups["positions"]["shuffled"] = at(8, 8, torch.cat([prefix, grid[:, order]], dim=1))
-    for rows in (6, 10, 12):
-        kinds = {"resized": None, "their mean": same_everywhere(rows)}
-        groups["positions"] |= {f"{kind}, {4 * rows}": at(rows, rows, table) for kind, table in kinds.items()}
+    groups = {"positions": {"none": at(8, 8)}}
+    groups["positions"] |= {f"resized, {4 * rows}": at(rows, rows) for rows in (6, 10, 12)}
     corner = learned[:, :64].mT.reshape(1, -1, 8, 8)  # the class token as the top left patch
     in_grid = stretched(corner, size=(10, 10), mode="bicubic", antialias=True)
     flat = stretched(grid.mT, size=100, mode="linear")
@@ -127,18 +119,7 @@ def tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> dict[str, dict[str,
     groups["positions at 32"] = {"none": at(8, 8), "added too early": at(8, 8, early)}
     turned = vt.resize_position_embedding(learned, (8, 8), (8, 5))
     groups["positions at 20 x 32"] = {"none": at(5, 8), "height and width exchanged": at(5, 8, turned)}
-    return groups | {"positions moved": moved(prefix, grid, at)}
-
-
-def moved(prefix: Tensor, grid: Tensor, at: Callable[[int, int, Tensor], Answer]) -> dict[str, Answer]:
-    """Each patch gets the position of the one k above it or to its left (at the edge: of the first), or a mirrored."""
-    square = grid.unflatten(1, (8, 8))  # (1, rows, columns, D)
-    changed_to = {"none": square}
-    for axis, name in ((1, "rows"), (2, "columns")):
-        for k in range(1, 5):
-            changed_to[f"by {k} {name}"] = square.index_select(axis, (torch.arange(8) - k).clamp(min=0))
-        changed_to[f"{name} mirrored"] = square.flip(axis)
-    return {name: at(8, 8, torch.cat([prefix, table.flatten(1, 2)], dim=1)) for name, table in changed_to.items()}
+    return groups
 
 
 def measure(data: dict[str, Tensor], number: int) -> None:

@@ -27,24 +27,12 @@ def test_looks_share_one_scale_and_frame_the_query() -> None:
     assert axes[0].patches[0].get_xy() == (3.5, 1.5)  # patch 6 is in row 1, column 2
 
 
-def test_unit_pictures_frame_their_patches() -> None:
+def test_unit_pictures_has_a_row_for_each_unit() -> None:
     pictures = torch.rand(2, 3, 3, 8, 8)
-    (ax,) = plots.unit_pictures(list(pictures), [[0, 5, 15], [3, 3, 12]], ["unit 7", "unit 9"], (4, 4)).axes
+    (ax,) = plots.unit_pictures(list(pictures), ["unit 7", "unit 9"]).axes
     sheet = ax.get_images()[0].get_array()
     np.testing.assert_allclose(sheet[10:18, 20:28], pictures[1, 2].permute(1, 2, 0))  # 2 pixels between two
-    assert [frame.get_xy() for frame in ax.patches] == [
-        (-0.5, -0.5), (11.5, 1.5), (25.5, 5.5), (5.5, 9.5), (15.5, 9.5), (19.5, 15.5)
-    ]  # fmt: skip
     assert [label.get_text() for label in ax.get_yticklabels()] == ["unit 7", "unit 9"]
-
-
-def test_agreement_has_an_axis_from_none_to_all() -> None:
-    (ax,) = plots.agreement([3.0, 5.0], [3.0, 4.0], [[3.0, 3.0], [2.0, 3.0]], [2.7, 2.6]).axes
-    assert ax.get_ylim() == (0, 10)
-    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[3, 5], [3, 4], [3, 3], [2, 3], [2.7, 2.6]]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "trained", "new units, on its tokens", "untrained model", "trained, classes shuffled"
-    ]  # fmt: skip
 
 
 def test_by_rate_draws_every_seed_and_their_mean() -> None:

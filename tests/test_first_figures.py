@@ -1,4 +1,4 @@
-"""The figures of lessons 00 to 02 show the numbers that they are given."""
+"""The figures of lessons 01 and 02 show the numbers that they are given."""
 
 import numpy as np
 import pytest
@@ -7,28 +7,6 @@ import torch
 from vit_tutorial import plots
 
 PHOTO = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(0))
-
-
-def heat(attention, runs):
-    """The picture drawn for one attention map beside others."""
-    return plots.before_and_after(PHOTO, {"one": (attention, {"a": 0.3}), **runs}).axes[1].get_images()[0].get_array()
-
-
-def test_before_and_after_has_a_row_per_model_with_its_probabilities():
-    even, peaked = torch.full((8, 8), 1 / 64), torch.zeros(8, 8)
-    peaked[2, 3] = 0.5
-    axes = plots.before_and_after(
-        PHOTO, {"old": (even, {"a": 0.5, "b": 0.5}), "new": (peaked, {"a": 0.9, "b": 0.1})}
-    ).axes
-    assert [axes[0].get_title(), axes[3].get_title()] == ["old", "new"]
-    assert [axes[1].get_title(), axes[4].get_title()] == ["largest weight 0.016", "largest weight 0.500"]
-    assert [[bar.get_width() for bar in axes[i].patches] for i in (2, 5)] == [[0.5, 0.5], [0.9, 0.1]]
-
-
-def test_before_and_after_has_one_scale_for_all_attention():
-    even = torch.full((8, 8), 1 / 64)
-    brighter = {"two": (torch.full((8, 8), 0.5), {"a": 0.1})}
-    assert heat(even, {}).mean() > heat(even, brighter).mean() + 0.1
 
 
 def test_patch_cost_draws_the_grid_and_marks_its_size():

@@ -24,6 +24,14 @@ def test_intervals_has_a_mean_and_both_ends_for_each_series() -> None:
     assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
 
 
+def test_right_answers_is_the_mean_of_the_draws_with_their_range() -> None:
+    (ax,) = plots.right_answers({"whole": 161, "broken": [100, 104, 111]}, images=200, chance=20).axes
+    assert [bar.get_width() for bar in ax.patches] == [161, 105]
+    assert [list(line.get_xdata()) for line in ax.get_lines()] == [[100, 111], [20, 20]]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["whole", "broken"]
+    assert ax.get_xlim() == (0, 200)
+
+
 def test_shares_add_up_to_a_hundred_and_keep_their_colours() -> None:
     (ax,) = plots.shares({"one": {"a": 1, "b": 3}, "two": {"a": 0, "b": 2, "c": 2}}).axes
     bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]  # type: ignore[attr-defined]

@@ -55,7 +55,7 @@ def test_pictures_refuses_what_is_no_image(shape: tuple[int, ...]) -> None:
 
 
 def test_patch_grid_draws_lines_between_patches(photo: torch.Tensor) -> None:
-    figure = plots.patch_grid(photo, (4, 6), numbers=True, highlight={3: "class"})
+    figure = plots.patch_grid(photo, (4, 6), numbers=range(4), highlight={3: "class"})
     horizontal, vertical = (lines.get_segments() for lines in figure.axes[0].collections)
     assert [segment[0][1] for segment in horizontal] == [-0.5, 3.5, 7.5]
     assert [segment[0][0] for segment in vertical] == [-0.5, 5.5, 11.5]

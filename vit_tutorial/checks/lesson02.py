@@ -31,7 +31,7 @@ _SINES = "Positions that nobody learns: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
 _EXCHANGED = "Height and width exchanged."
 _CUT = "A smaller image, and `position[:, :T]`."
-_LARGER = "6 · The same positions on a larger image"
+_LARGER = "5 · The same positions on a larger image"
 _NEW = "a new layer, as it starts"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

@@ -24,15 +24,14 @@ from vit_tutorial.plots.figures import (
 )
 from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number, slopes
-from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, shares
-from vit_tutorial.plots.mlp import agreement, unit_pictures
+from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, right_answers, shares
+from vit_tutorial.plots.mlp import unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_matches, show_slider
-from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
 from vit_tutorial.plots.tokens import by_block, points_lost, time_and_loss, token_groups
 from vit_tutorial.plots.words import share_table, two_towers
@@ -40,10 +39,8 @@ from vit_tutorial.plots.words import share_table, two_towers
 __all__ = [
     "CYCLE",
     "PALETTE",
-    "agreement",
     "answers_to",
     "attention_flow",
-    "before_and_after",
     "by_block",
     "by_layer",
     "by_rate",
@@ -74,6 +71,7 @@ __all__ = [
     "pipelines",
     "points_lost",
     "position_maps",
+    "right_answers",
     "rounding",
     "runs_by_number",
     "share_table",

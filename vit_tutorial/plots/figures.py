@@ -82,7 +82,7 @@ def patch_grid(
     image: Array,
     patch_size: int | tuple[int, int],
     *,
-    numbers: bool = False,
+    numbers: Sequence[int] = (),
     highlight: Mapping[int, str] | None = None,
 ) -> Figure:
     """The image with the grid of its patches.
@@ -90,7 +90,7 @@ def patch_grid(
     Args:
         image: (C, H, W), in [0, 1].
         patch_size: P, or (height, width), in pixels.
-        numbers: write each patch's index into it.
+        numbers: the patches into which their index is written.
         highlight: {patch index: a colour or a role of PALETTE}, outlined.
     """
     picture = as_picture(image)
@@ -102,14 +102,11 @@ def patch_grid(
     draw(ax, image)
     draw_grid(ax, (H, W), (P, Q))
     columns = W // Q
-    if numbers:
-        size = float(np.clip(6.5 * Q / W * 14, 5.0, 14.0))
-        for index in range((H // P) * columns):
-            y, x = divmod(index, columns)
-            text = ax.text(
-                x * Q + Q / 2 - 0.5, y * P + P / 2 - 0.5, str(index), ha="center", va="center", fontsize=size
-            )
-            text.set(color="white", bbox={"facecolor": "black", "alpha": 0.45, "pad": 0.8, "linewidth": 0})
+    size = float(np.clip(9 * Q / W * 14, 5.0, 14.0))
+    for index in numbers:
+        y, x = divmod(index, columns)
+        text = ax.text(x * Q + Q / 2 - 0.5, y * P + P / 2 - 0.5, str(index), ha="center", va="center", fontsize=size)
+        text.set(color="white", bbox={"facecolor": "black", "alpha": 0.6, "pad": 0.8, "linewidth": 0})
     for index, colour in (highlight or {}).items():
         y, x = divmod(index, columns)
         corner = (x * Q - 0.5, y * P - 0.5)

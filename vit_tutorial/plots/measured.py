@@ -1,8 +1,8 @@
-"""Figures of measurements, for lessons 06 to 08: means with their intervals, and what a whole is made of."""
+"""Figures of measurements: right answers, means with their intervals, and what a whole is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,31 @@ from matplotlib.patches import Patch
 from vit_tutorial.plots.style import CYCLE, PALETTE, styled
 
 MARKERS = ("o", "s", "D", "^", "v")
+
+
+@styled
+def right_answers(counts: Mapping[str, int | Sequence[int]], *, images: int, chance: float) -> Figure:
+    """How many pictures a model names correctly, a bar for each change, on an axis from none to all pictures.
+
+    Args:
+        counts: {change: its count, or one for each draw}; of several the bar is the mean, and a line goes from the
+            lowest to the highest. The first bar, the model as it was trained, has a colour of its own.
+        images: how many there are.
+        chance: how many guessing gets right: a dotted line.
+    """
+    figure = Figure(figsize=(7.5, 0.42 * len(counts) + 0.9), layout="constrained")
+    ax = figure.add_subplot()
+    for row, values in enumerate(np.atleast_1d(count) for count in counts.values()):
+        ax.barh(row, values.mean(), height=0.66, color=PALETTE["key" if row else "query"])
+        if len(values) > 1:
+            ax.plot([values.min(), values.max()], [row, row], color=PALETTE["ink"], linewidth=1.6)
+        ax.text(values.max() + 0.012 * images, row, f"{values.mean():.0f}", va="center", fontsize=10)
+    ax.axvline(chance, color=PALETTE["ink"], linestyle=":", linewidth=1.5)
+    ax.text(chance, -0.62, "chance", ha="center", va="bottom", fontsize=9)
+    ax.set_yticks(range(len(counts)), list(counts))
+    ax.set(xlim=(0, images), ylim=(len(counts) - 0.5, -0.6), xlabel=f"right of {images}")
+    ax.tick_params(axis="y", length=0)
+    return figure
 
 
 @styled

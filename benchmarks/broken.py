@@ -1,0 +1,362 @@
+"""The trained ViT of photographs with one part removed or broken, on 1,000 test images (lessons 00, 01, 02, 04).
+
+``python benchmarks/broken.py --data cifar10-jpeg`` appends a row for each change to broken.csv beside it, and prints
+the table, with paired 95 % intervals over the images. Nothing is trained, and nothing is chosen by these images. Beside
+the trained model stand raw pixels and three random encoders, whose heads alone were fitted to 4,000 training images.
+Rows that are there are not measured again: when the shipped weights change, delete the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mistakes
+import photographs
+import sheet
+import torch
+from torch import Tensor, nn
+
+import vit_tutorial as vt
+
+CSV = Path(__file__).with_suffix(".csv")
+COLUMNS = ["group", "change", "draw", "images", "right", "only_without", "only_with"]
+Answer = Callable[[Tensor], Tensor]  # images (B, 3, 32, 32) in [0, 1] -> logits (B, 10)
+Named = tuple[str, int, Answer]  # the change, which draw of it, the model with it
+DRAWS = 10
+
+
+class Zero(nn.Module):
+    """In place of a part: it adds nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+class Mean(nn.Module):
+    """What a part gives for the average image of the batch, whatever the image."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x).mean(dim=0, keepdim=True).expand_as(x)
+
+
+class Others(nn.Module):
+    """What a part gives for another image."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x).roll(1, dims=0)
+
+
+def replaced(model: vt.ViT, parts: dict[str, nn.Module]) -> vt.ViT:
+    """A copy of the model with other modules, by their names, as in ``{"blocks.0.mlp": Zero()}``."""
+    other = copy.deepcopy(model)
+    for name, module in parts.items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(other.get_submodule(owner), attribute, module)
+    return other.eval()
+
+
+def from_stream(model: vt.ViT, z: Tensor) -> Tensor:
+    """The tokens (B, T, D) after the blocks and the last norm."""
+    return model.norm(model.blocks(z))
+
+
+def from_tokens(model: vt.ViT, x: Tensor) -> Tensor:
+    """The logits (B, K) from patch tokens (B, N, D)."""
+    z = torch.cat([model.embed.cls_token.expand(len(x), -1, -1), x], dim=1) + model.embed.position
+    return model.head(from_stream(model, z)[:, 0])
+
+
+def patch_mistakes(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 01: tokens of the right shape, made wrongly."""
+    conv = model.embed.patches.proj
+    E = conv.weight.flatten(1).T  # (C*P*P, D)
+
+    def embedded(cut: Callable[[Tensor], Tensor]) -> Answer:
+        """Patches (B, N, C*P*P), cut in some way, times E."""
+        return lambda pixels: from_tokens(model, cut(vt.data.normalise(pixels, prepare)) @ E + conv.bias)
+
+    def pixel_by_pixel(x: Tensor) -> Tensor:
+        return vt.patchify(x, 4).unflatten(2, (3, 16)).mT.flatten(2)
+
+    def column_by_column(x: Tensor) -> Tensor:
+        return vt.patchify(x, 4).unflatten(1, (8, 8)).transpose(1, 2).flatten(1, 2)
+
+    def unmoved(pixels: Tensor) -> Tensor:
+        maps = conv(vt.data.normalise(pixels, prepare))  # (B, D, rows, columns)
+        return from_tokens(model, maps.flatten(2).reshape(len(pixels), 64, -1))
+
+    yield "none", 0, embedded(lambda x: vt.patchify(x, 4))
+    yield "image.reshape", 0, embedded(lambda x: x.reshape(len(x), 64, 48))
+    yield "maps.flatten(2).reshape", 0, unmoved
+    yield "pixel by pixel within a patch", 0, embedded(pixel_by_pixel)
+    yield "patches column by column", 0, embedded(column_by_column)
+    yield "blue first", 0, lambda pixels: model(vt.data.normalise(pixels.flip(1), prepare))
+    yield "last patch first", 0, embedded(lambda x: vt.patchify(x, 4).flip(1))
+    yield "not normalised", 0, model
+    yield "from 0 to 255", 0, lambda pixels: model(255 * pixels)
+
+
+def position_tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 02: other positions for the patches; the class token keeps its own."""
+    learned = model.embed.position.detach()  # (1, 1 + N, D)
+    prefix, rows = learned[:, :1], learned[0, 1:]  # (1, 1, D), (N, D)
+    square = rows.unflatten(0, (8, 8))  # (rows, columns, D)
+
+    def at(table: Tensor) -> Answer:
+        """The model with these positions (N, D)."""
+        return mistakes.with_table(model, prepare, (32, 32), torch.cat([prefix, table[None]], dim=1))
+
+    yield "none", 0, at(rows)
+    yield "zero", 0, at(0 * rows)
+    for draw in range(DRAWS):
+        generator = torch.Generator().manual_seed(draw)
+        noise = torch.randn(64, rows.shape[1], generator=generator)
+        yield "random", draw, at(rows.mean(dim=0) + rows.std(dim=0) * noise)
+        yield "shuffled", draw, at(rows[torch.randperm(64, generator=generator)])
+    for place in range(3, 64, 7):
+        yield "one row for all", place, at(rows[place].expand(64, -1))
+    for axis, name in ((0, "down"), (1, "to the right")):
+        for k in range(1, 5):
+            moved = square.index_select(axis, (torch.arange(8) - k).clamp(min=0))
+            yield f"moved by {k} {name}", 0, at(moved.flatten(0, 1))
+        yield f"mirrored, {('rows', 'columns')[axis]}", 0, at(square.flip(axis).flatten(0, 1))
+
+
+def class_token(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 02: what the head reads, and what the class token starts with."""
+    first = (model.embed.cls_token + model.embed.position[:, :1]).detach()  # (1, 1, D)
+
+    def patches(pixels: Tensor) -> Tensor:
+        x = vt.data.normalise(pixels, prepare)
+        return model.embed.patches(x) + model.embed.position[:, 1:]
+
+    def starting_with(vector: Tensor) -> Answer:
+        """The class token and its position as another vector (1, 1, D)."""
+
+        def answer(pixels: Tensor) -> Tensor:
+            z = torch.cat([vector.expand(len(pixels), -1, -1), patches(pixels)], dim=1)
+            return model.head(from_stream(model, z)[:, 0])
+
+        return answer
+
+    def reading(place: int) -> Answer:
+        return lambda pixels: model.head(model.features(vt.data.normalise(pixels, prepare))[:, place])
+
+    def left_out(pixels: Tensor) -> Tensor:
+        return model.head(from_stream(model, patches(pixels)).mean(dim=1))
+
+    def at_the_end(pixels: Tensor) -> Tensor:
+        z = torch.cat([patches(pixels), first.expand(len(pixels), -1, -1)], dim=1)
+        return model.head(from_stream(model, z)[:, 0])
+
+    def in_another(place: int, back: int) -> Answer:
+        """One patch of each image in the image before it; the head reads that patch's token.
+
+        Answers are compared with the image's own class, or, with ``back`` 1, with the one around the patch.
+        """
+
+        def answer(pixels: Tensor) -> Tensor:
+            x = vt.patchify(pixels, 4).roll(1, dims=0)  # the image before
+            x[:, place] = vt.patchify(pixels, 4)[:, place]
+            mixed = vt.data.normalise(vt.unpatchify(x, 4, 32), prepare)
+            return model.head(model.features(mixed)[:, 1 + place]).roll(-back, dims=0)
+
+        return answer
+
+    yield "none", 0, starting_with(first)
+    yield "the class token's vector zero", 0, starting_with(model.embed.position[:, :1].detach())
+    yield "its position zero", 0, starting_with(model.embed.cls_token.detach())
+    yield "vector and position zero", 0, starting_with(0 * first)
+    for draw in range(DRAWS):
+        noise = torch.randn(1, 1, first.shape[2], generator=torch.Generator().manual_seed(draw))
+        yield "another vector of its length", draw, starting_with(noise * first.norm() / noise.norm())
+    for place in range(1, 65, 7):
+        yield "the head on a patch's token", place - 1, reading(place)
+    yield "left out, the head on the mean", 0, left_out
+    yield "at the end, the head on token 0", 0, at_the_end
+    for place in range(0, 64, 14):
+        yield "a patch in another picture: it names the other", place, in_another(place, 1)
+        yield "a patch in another picture: it names its own", place, in_another(place, 0)
+
+
+def parts_off(
+    model: vt.ViT, prepare: vt.data.Preprocessing, kinds: tuple[str, ...] = ("mlp", "attention")
+) -> Iterator[Named]:
+    """Lesson 04: MLPs and attention, one block's or several blocks', that add nothing."""
+
+    def answer(names: list[str]) -> Answer:
+        other = replaced(model, {name: Zero() for name in names})
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
+    yield "none", 0, answer([])
+    for kind in kinds:
+        names = [f"blocks.{index}.{kind}" for index in range(len(model.blocks))]
+        for number, name in enumerate(names, start=1):
+            yield f"{kind} {number} off", 0, answer([name])
+        yield f"{kind} 2 to 6 off", 0, answer(names[1:])
+        yield f"{kind} 1 to 6 off", 0, answer(names)
+
+
+def mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: an MLP that adds the same for every image, or what it adds for another one."""
+
+    def answer(parts: dict[str, nn.Module]) -> Answer:
+        other = replaced(model, parts)
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
+    yield "none", 0, answer({})
+    for index in range(len(model.blocks)):
+        name = f"blocks.{index}.mlp"
+        part = model.get_submodule(name)
+        yield f"mlp {index + 1} its mean", 0, answer({name: Mean(part)})
+        yield f"mlp {index + 1} another image's", 0, answer({name: Others(part)})
+
+
+def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: hidden units of the last block at zero. Class-like: eight of their ten pictures show one class."""
+    pictures, classes = vt.data.cifar10_pictures().batch()
+    last = model.blocks[-1]
+
+    def hidden(pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """The class token before the last MLP (B, D), and that MLP's hidden units there (B, M)."""
+        z = model.blocks[:-1](model.embed(vt.data.normalise(pixels, prepare)))
+        z = z + last.attention(last.norm1(z))
+        return z[:, 0], last.mlp.gelu(last.mlp.fc1(last.norm2(z)[:, 0]))
+
+    def without(units: Tensor) -> Answer:
+        def answer(pixels: Tensor) -> Tensor:
+            token, x = hidden(pixels)
+            return model.head(model.norm(token + last.mlp.fc2(x.index_fill(1, units, 0.0))))
+
+        return answer
+
+    with torch.inference_mode():
+        ten = hidden(pictures)[1].topk(10, dim=0).indices  # (10, M)
+    alike = nn.functional.one_hot(classes[ten], 10).sum(dim=0).amax(dim=1) >= 8  # (M,)
+    class_like, others = alike.nonzero().flatten(), (~alike).nonzero().flatten()
+    yield "none", 0, without(class_like[:0])
+    yield f"the {len(class_like)} class-like units", 0, without(class_like)
+    for draw in range(3):
+        order = torch.randperm(len(others), generator=torch.Generator().manual_seed(draw))
+        yield f"{len(class_like)} others", draw, without(others[order[: len(class_like)]])
+
+
+def activations(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: another activation function in every MLP, or one too many."""
+
+    def answer(activation: nn.Module) -> Answer:
+        other = replaced(model, {f"blocks.{index}.mlp.gelu": activation for index in range(len(model.blocks))})
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
+    twice = replaced(
+        model,
+        {f"blocks.{i}.mlp": nn.Sequential(model.get_submodule(f"blocks.{i}.mlp"), nn.GELU()) for i in range(6)},
+    )
+    yield "none", 0, answer(nn.GELU())
+    yield "tanh GELU", 0, answer(nn.GELU(approximate="tanh"))
+    yield "ReLU", 0, answer(nn.ReLU())
+    yield "no activation function", 0, answer(nn.Identity())
+    yield "a second GELU, after fc2", 0, lambda pixels: twice(vt.data.normalise(pixels, prepare))
+
+
+def least_squares(x: Tensor, labels: Tensor, strength: float) -> nn.Linear:
+    """The best linear head from inputs (B, F) to ten classes, its weights shrunk by ``strength``."""
+    mean, std = x.mean(dim=0), x.std(dim=0)
+    y = torch.cat([(x - mean) / std, torch.ones(len(x), 1)], dim=1).double()  # (B, F + 1), for the bias
+    target = nn.functional.one_hot(labels, 10).double()
+    solution = torch.linalg.solve(y.T @ y + strength * torch.eye(y.shape[1]), y.T @ target).float()  # (F + 1, 10)
+    head = nn.Linear(x.shape[1], 10).requires_grad_(False)
+    head.weight.copy_((solution[:-1] / std[:, None]).T)
+    head.bias.copy_(solution[-1] - head.weight @ mean)
+    return head
+
+
+def random_encoder(images: Tensor, labels: Tensor, seed: int) -> vt.ViT:
+    """A ViT that was never trained, but for its head, by least squares."""
+    torch.manual_seed(seed)
+    model = vt.ViT(vt.load("photographs").model.config).eval().requires_grad_(False)
+    y = torch.cat([model.features(batch)[:, 0] for batch in images.split(100)])  # (B, D)
+    model.head = least_squares(y, labels, strength=100)
+    return model
+
+
+GROUPS: dict[str, Callable[[vt.ViT, vt.data.Preprocessing], Iterator[Named]]] = {
+    "patches": patch_mistakes,
+    "positions": position_tables,
+    "class token": class_token,
+    "parts off": parts_off,
+    "mlp replaced": mlp_replaced,
+    "hidden units": hidden_units,
+    "activation": activations,
+}
+
+
+@torch.inference_mode()
+def right_answers(answer: Answer, images: Tensor, labels: Tensor) -> Tensor:
+    return torch.cat([answer(batch) for batch in images.split(100)]).argmax(dim=1) == labels
+
+
+def measure(group: str, changes: Iterator[Named], images: Tensor, labels: Tensor) -> None:
+    """A row for each change; the first, "none", is what the others are compared with."""
+    done = {(row["change"], row["draw"]) for row in sheet.read(CSV, group=group)}
+    without = None
+    for change, draw, answer in changes:
+        if without is None:
+            without = right_answers(answer, images, labels)
+        if (change, str(draw)) in done:
+            continue
+        right = without if change == "none" else right_answers(answer, images, labels)
+        pair = [int((a & ~b).sum()) for a, b in ((without, right), (right, without))]
+        sheet.add(CSV, COLUMNS, [group, change, draw, len(labels), int(right.sum()), *pair])
+
+
+def table() -> str:
+    """A line for each change: accuracy, over its draws from the lowest to the highest, and what it costs."""
+    lines = ["| group | change | draws | right of 1,000 | costs, points |", "|---|---|---|---|---|"]
+    rows = sheet.read(CSV)
+    for group, change in dict.fromkeys((row["group"], row["change"]) for row in rows):
+        some = [row for row in rows if (row["group"], row["change"]) == (group, change)]
+        right = [int(row["right"]) for row in some]
+        n, lost, won = (sum(int(row[name]) for row in some) for name in ("images", "only_without", "only_with"))
+        cost, half = mistakes.interval(lost, won, n)
+        span = f"{min(right)} to {max(right)}, mean {sum(right) / len(right):.0f}" if len(some) > 1 else f"{right[0]}"
+        within = f" ± {half:.1f}" if len(some) == 1 else ""  # draws share their images: no interval for them
+        lines.append(f"| {group} | {change} | {len(some)} | {span} | {cost:.1f}{within} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="CIFAR-10 as files, as for benchmarks/photographs.py")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    data = photographs.read(args.data)
+    # The split goes class by class; a batch needs all classes, where an image gets what belongs to another.
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
+    images, labels = data["test_images"][::10][order].float() / 255, data["test_labels"][::10][order]
+    model, _, prepare = vt.load("photographs")
+    for group, changes in GROUPS.items():
+        measure(group, changes(model.eval(), prepare), images, labels)
+    # Lesson 00: what a head can read without training. Strengths: the best of 1 to 10,000 on 1,000 images held out.
+    known, classes = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
+    head = least_squares(known.flatten(1), classes, strength=10_000)
+    measure("pixels", iter([("none", 0, lambda x: head(prepare(x).flatten(1)))]), images, labels)
+    for seed in range(1, 4):
+        encoder = random_encoder(known, classes, seed)
+        measure(f"random encoder {seed}", parts_off(encoder, prepare, ("mlp",)), images, labels)
+    print(table())
+
+
+if __name__ == "__main__":
+    main()
