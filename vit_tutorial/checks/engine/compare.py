@@ -63,7 +63,7 @@ def _sequence_difference(right: tuple[Value, ...] | list[Value], given: Value, n
         # Nested or not: the same numbers in the same order are as good.
         pairs = zip(ours, theirs, strict=True)
         return _first(_number_difference(a, b, name + place, exercise) for (_, a), (place, b) in pairs)
-    parts = as_parts(given, len(right))
+    parts = _as_parts(given, len(right))
     if parts is None:
         length = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
         return f"{name} is {describe(given)}{length}, expected a {type(right).__name__} of {len(right)}"
@@ -81,7 +81,7 @@ def _leaves(x: Value) -> list[tuple[str, Value]]:
     return [("", x)]
 
 
-def as_parts(given: Value, many: int) -> list[Value] | None:
+def _as_parts(given: Value, many: int) -> list[Value] | None:
     """The parts of a sequence of ``many``: of a list or tuple, or of a stacked tensor or array."""
     if isinstance(given, (Tensor, np.ndarray)) and not given.ndim:
         return None
@@ -97,7 +97,8 @@ def as_tensor(given: Value) -> Tensor | None:
     if isinstance(given, Tensor):
         return given
     try:
-        return torch.as_tensor(given) if isinstance(given, (np.ndarray, np.generic, bool, int, float)) else None
+        known = isinstance(given, (np.ndarray, np.generic, bool, int, float))
+        return torch.as_tensor(np.array(given)) if known else None
     except (RuntimeError, TypeError, ValueError):  # arrays of objects, whole numbers of many digits
         return None
 

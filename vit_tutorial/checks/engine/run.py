@@ -61,13 +61,11 @@ def run_work(exercise: Exercise, work: Work, may_call_anything: bool = False) ->
         work: the student's.
         may_call_anything: allows what the exercise forbids: for implementations of the checks' own.
     """
-    cases, untouched = exercise.cases(), exercise.cases()
-    right = references(exercise)
-    printed = io.StringIO()
+    attempts, printed = [], io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        outcomes = [run_once(exercise, work, case, may_call_anything) for case in cases]
-    differences = [_difference(exercise, *pair) for pair in zip(right, outcomes, strict=True)]
-    attempts = list(map(Attempt, untouched, right, outcomes, differences))
+        for case, untouched, right in zip(exercise.cases(), exercise.cases(), references(exercise), strict=True):
+            outcome = run_once(exercise, work, case, may_call_anything)
+            attempts.append(Attempt(untouched, right, outcome, _difference(exercise, right, outcome)))
     return Trial(exercise, attempts, printed.getvalue())
 
 
@@ -88,11 +86,13 @@ def changed_in_place(right: Observation, given: Observation) -> str:
 
 def references(exercise: Exercise) -> list[Observation]:
     """What the reference does on each case."""
-    outcomes = [outcome_of(exercise, None, index) for index in range(len(exercise.cases()))]
-    for outcome in outcomes:
+    observations = []
+    for index in range(len(exercise.cases())):
+        outcome = outcome_of(exercise, None, index)
         if isinstance(outcome, Fault):
             raise RuntimeError(f"the check's own reference fails: {outcome}")
-    return [outcome for outcome in outcomes if isinstance(outcome, Observation)]
+        observations.append(outcome)
+    return observations
 
 
 @functools.cache

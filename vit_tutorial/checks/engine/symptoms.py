@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine.compare import as_parts, as_tensor, difference
-from vit_tutorial.checks.engine.exercise import Observation, Value
-from vit_tutorial.checks.engine.run import Trial
+from vit_tutorial.checks.engine.compare import as_tensor, difference
+from vit_tutorial.checks.engine.exercise import Exercise, Fault, Value
+from vit_tutorial.checks.engine.run import Attempt, Trial
 
 Finder = Callable[[Tensor, Tensor, float], str]
 
 
 class WrongTensor(NamedTuple):
-    """A tensor that is wrong, and the right one."""
+    """The first tensor that is wrong in a case, and the right one."""
 
+    name: str  # of the value that it belongs to
     right: Tensor
     given: Tensor
     label: str  # what the case is called
@@ -31,45 +32,34 @@ class WrongTensor(NamedTuple):
 
 def symptom(trial: Trial) -> str:
     """What the wrong results have to do with the right ones: in all cases, or in the first wrong one alone."""
-    name, wrong = _first_wrong_value(trial)
-    if not wrong:
-        return ""
-    for finder in FINDERS:
-        found = [_apply(finder, tensor, trial.exercise.tolerance) for tensor in wrong]
-        everywhere = len(set(found)) == 1 and len(trial.wrong) == len(trial.attempts)
-        # Between any two single numbers there is a factor.
-        if finder is scaled and all(one.right.numel() == 1 for one in wrong) and (len(found) < 3 or not everywhere):
-            continue
-        if found[0]:
-            sentence = found[0] if everywhere else f"{found[0]} (with {wrong[0].label})"
-            return sentence if name == "result" else f"{name.rstrip(',')}: {sentence}"
+    tensors = [tensor for attempt in trial.wrong if (tensor := _first_wrong_tensor(attempt, trial.exercise))]
+    for finder in FINDERS if tensors else ():
+        sentences = [_apply(finder, tensor, trial.exercise.tolerance) for tensor in tensors]
+        if sentences[0]:
+            everywhere = len(set(sentences)) == 1 and len(tensors) == len(trial.attempts)
+            return sentences[0] if everywhere else f"{sentences[0]} (with {tensors[0].label})"
     return ""
 
 
-def _first_wrong_value(trial: Trial) -> tuple[str, list[WrongTensor]]:
-    """The first tensor among the values that is wrong, by its name, in all cases where it is wrong."""
-    found: dict[str, list[WrongTensor]] = {}
-    for attempt in trial.wrong:
-        if not isinstance(attempt.outcome, Observation):
-            continue
-        for name, value in attempt.right.values.items():
-            for place, right, given in _pairs(value, attempt.outcome.values.get(name)):
-                if difference(right, given, name, trial.exercise):
-                    one = WrongTensor(right.detach().double(), given.detach().double(), attempt.case.label)
-                    found.setdefault(name + place, []).append(one)
-    return next(iter(found.items()), ("", []))
+def _first_wrong_tensor(attempt: Attempt, exercise: Exercise) -> WrongTensor | None:
+    if isinstance(attempt.outcome, Fault):
+        return None
+    for name, value in attempt.right.values.items():
+        given = _parts(name, attempt.outcome.values.get(name))
+        for place, right in _parts(name, value).items():
+            if isinstance(right, Tensor) and difference(right, given.get(place), place, exercise):
+                tensor = as_tensor(given.get(place))
+                if tensor is None or not _is_usable(right, tensor):
+                    return None
+                return WrongTensor(place, right.detach().double(), tensor.detach().double(), attempt.case.label)
+    return None
 
 
-def _pairs(right: Value, given: Value) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """The tensors of a value and of the student's, each with its place, such as [0]."""
-    if isinstance(right, (tuple, list)):
-        for index, (ours, theirs) in enumerate(zip(right, as_parts(given, len(right)) or [], strict=False)):
-            for place, expected, part in _pairs(ours, theirs):
-                yield f"[{index}]{place}", expected, part
-        return
-    tensor = as_tensor(given)
-    if isinstance(right, Tensor) and tensor is not None and _is_usable(right, tensor):
-        yield "", right, tensor
+def _parts(name: str, value: Value) -> dict[str, Value]:
+    """A value, or the parts of a tuple or list, by their names."""
+    if isinstance(value, (tuple, list)):
+        return {f"{name}[{index}]": part for index, part in enumerate(value)}
+    return {name: value}
 
 
 def _is_usable(right: Tensor, given: Tensor) -> bool:
@@ -81,9 +71,10 @@ def _is_usable(right: Tensor, given: Tensor) -> bool:
 def _apply(finder: Finder, wrong: WrongTensor, tolerance: float) -> str:
     if wrong.given.shape != wrong.right.shape and finder not in OF_ANY_SHAPE:
         return ""
-    # Of numbers that are right and of another kind nothing is said.
-    same = _same(wrong.given, wrong.right, tolerance)
-    return "" if same else finder(wrong.right, wrong.given, tolerance)
+    if _same(wrong.given, wrong.right, tolerance):  # the right numbers, of another kind
+        return ""
+    sentence = finder(wrong.right, wrong.given, tolerance)
+    return f"{wrong.name.rstrip(',')}: {sentence}" if sentence and wrong.name != "result" else sentence
 
 
 def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
@@ -96,7 +87,7 @@ def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
 
 def scaled(right: Tensor, given: Tensor, tolerance: float) -> str:
     """One factor for all numbers."""
-    if not right.any():
+    if not right.any() or right.numel() == 1:  # between any two single numbers there is a factor
         return ""
     factor = ((given * right).sum() / (right * right).sum()).item()
     if not math.isfinite(factor) or abs(factor) < tolerance or abs(factor - 1) < tolerance:
