@@ -234,7 +234,7 @@ WRONG = {
     ],
     "frozen_features": [
         Wrong("all tokens", frozen(take=lambda m, x: m.features(x)), "has shape"),
-        Wrong("another head", frozen(take=with_a_new_head), "its part head is not the one"),
+        Wrong("another head", frozen(take=with_a_new_head), "a change in the part head"),
     ],
     "knn": [
         Wrong("a column", near(end=lambda y: y[:, None]), "has shape"),

@@ -472,11 +472,14 @@ def replace_a_part(model):
     ("change", "words"),
     [
         (lambda model: model(torch.zeros(1, 2)), "as it was"),
-        (replace_a_part, "another one: its part 1 is not the one that it had"),
-        (lambda model: model[0].register_forward_hook(print), "a hook is left on 0 (take it off: handle.remove())"),
-        (lambda model: model[0].bias.data.add_(1), "0.bias has other numbers"),
-        (lambda model: model.requires_grad_(False), "requires_grad of 0.weight is False"),
-        (lambda model: setattr(model[2], "p", 0.0), "the rate of 2 is 0.0"),
+        (replace_a_part, "there is a change in the part 1"),
+        (
+            lambda model: model[0].register_forward_hook(print),
+            "a change in the hooks on 0 (handle",
+        ),
+        (lambda model: model[0].bias.data.add_(1), "a change in the numbers of 0.bias"),
+        (lambda model: model.requires_grad_(False), "a change in requires_grad of 0.weight"),
+        (lambda model: setattr(model[2], "p", 0.0), "a change in the rate of 2"),
     ],
 )
 def test_a_model_is_compared_with_what_it_was(change, words):

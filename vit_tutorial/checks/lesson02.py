@@ -159,8 +159,7 @@ def _embeddings_cases() -> list[Case]:
     for B, C, image_size, patch_size, dim in [(1, 1, (4, 4), 2, 6), (3, 2, (6, 8), 2, 5), (2, 4, (6, 12), (2, 4), 8)]:
         build: tuple[Any, ...] = (image_size, patch_size, C, dim)
         label = f"images {(B, C, *image_size)}, patch_size={patch_size}, dim={dim}"
-        weights = random_weights(lesson.Embeddings(*build))
-        made.append(Case(label, (normal(B, C, *image_size),), build, weights))
+        made.append(Case(label, (normal(B, C, *image_size),), build, random_weights(lesson.Embeddings(*build))))
     return [*made, Case(_NEW, build=((48, 64), 4, 1, 40))]
 
 
@@ -327,12 +326,6 @@ RESIZE_POSITIONS = Exercise(
             says="You pass align_corners=True. Here it is False, interpolate's default.",
             reread=_LARGER,
             wrong=_patches_by(lambda rows, old, new: _resized(rows, old, new, align_corners=True)),
-        ),
-        Mistake(
-            name="rows and columns of the old grid exchanged",
-            says="You lay the patches out as (columns, rows). old_grid is (rows, columns), and so is reshape's order.",
-            reread=_EXCHANGED,
-            wrong=_patches_by(lambda rows, old, new: _resized(rows, old[::-1], new)),
         ),
         Mistake(
             name="rows and columns of both grids exchanged",

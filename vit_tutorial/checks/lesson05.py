@@ -378,10 +378,8 @@ def _observe_encoder(work: Work, case: Case) -> Observation:
         return Observation(values)
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     values["the start of the blocks"] = "the same in two of them" if alike else "different in each"
-    # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
-    inside = [part for part in module.modules() if part is not module]
-    parts = [part for part in inside if "droppath" in type(part).__name__.lower().replace("_", "")]
-    rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
+    drops = [part for part in module.modules() if type(part).__name__ == "DropPath"]  # the package's or the student's
+    rates = [round(float(drop.p), 4) for drop in drops]
     values["drop path"] = rates
     share_no_parameter(module, work(*case.build))
     observed = layer(lambda *_: module, case, chance=any(rates))

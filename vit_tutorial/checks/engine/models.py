@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor, nn
 
 from vit_tutorial.checks.engine.compare import as_number, describe
 from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value, Work
-from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments
-
-AS_IT_WAS = "as it was"
+from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, is_unchanged
 
 
 class ModelSnapshot:
-    """A model as it is now, its numbers, parts, hooks and what is frozen, to be compared afterwards.
+    """A model as it is now, to be compared afterwards: its parts, hooks and dropout rates.
 
-    Args:
-        model: what a work is about to get.
-        trained: whether the work is to train it; then its numbers, and what of it is frozen, are not looked at.
+    Unless the model is to be ``trained``, also its numbers and what of it is frozen. Modes and gradients are not looked
+    at.
     """
 
     def __init__(self, model: nn.Module, trained: bool = False) -> None:
-        self.model = model
-        self.numbers = {} if trained else {name: value.clone() for name, value in model.state_dict().items()}
-        self.trainable = {} if trained else {name: p.requires_grad for name, p in model.named_parameters()}
-        self.parts = dict(model.named_modules())
-        self.hooks = {name: _count_hooks(part) for name, part in self.parts.items()}
-        self.rates = {name: part.p for name, part in self.parts.items() if isinstance(part, nn.Dropout)}
+        self.model, self.trained = model, trained
+        self.before = self._facts()
 
     def afterwards(self) -> str:
-        """What has changed, or :data:`AS_IT_WAS`. Modes and gradients are not looked at."""
-        parts = dict(self.model.named_modules())
-        for name in {**self.parts, **parts}:
-            if parts.get(name) is not self.parts.get(name):
-                return f"another one: its part {name} is not the one that it had"
-        for name, part in parts.items():
-            if _count_hooks(part) > self.hooks[name]:
-                return f"not as it was: a hook is left on {name or 'it'} (take it off: handle.remove())"
-        for name, rate in self.rates.items():
-            if (now := parts[name].p) != rate:
-                return f"not as it was: the rate of {name} is {now}"
-        state = self.model.state_dict()
-        for name, numbers in self.numbers.items():
-            if not torch.equal(state[name], numbers):
-                return f"not as it was: {name} has other numbers"
-        parameters = dict(self.model.named_parameters())
-        for name, trainable in self.trainable.items():
-            if parameters[name].requires_grad != trainable:
-                return f"not as it was: requires_grad of {name} is {not trainable}"
-        return AS_IT_WAS
+        """Whether the model is as it was, or the first change in it."""
+        after = self._facts()
+        for name in {**self.before, **after}:
+            if name not in after or name not in self.before or not is_unchanged(after[name], self.before[name]):
+                return f"not as it was: there is a change in {name}"
+        return "as it was"
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        for name, part in self.model.named_modules():
+            facts[f"the part {name}"] = id(part)
+            facts[f"the hooks on {name} (handle.remove() takes one off)"] = _count_hooks(part)
+            if isinstance(part, nn.Dropout):
+                facts[f"the rate of {name}"] = part.p
+        if not self.trained:
+            facts |= {f"the numbers of {name}": value.clone() for name, value in self.model.state_dict().items()}
+            facts |= {f"requires_grad of {name}": p.requires_grad for name, p in self.model.named_parameters()}
+        return facts
 
 
 def _count_hooks(part: nn.Module) -> int:
