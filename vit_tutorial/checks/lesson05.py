@@ -379,7 +379,7 @@ def _observe_encoder(work: Work, case: Case) -> Observation:
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     values["the start of the blocks"] = "the same in two of them" if alike else "different in each"
     drops = [part for part in module.modules() if type(part).__name__ == "DropPath"]  # the package's or the student's
-    rates = [round(float(drop.p), 4) for drop in drops]
+    rates = [round(float(getattr(drop, "p", 0.0)), 4) for drop in drops]
     values["drop path"] = rates
     share_no_parameter(module, work(*case.build))
     observed = layer(lambda *_: module, case, chance=any(rates))
