@@ -21,6 +21,11 @@ import nbformat
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
 BUILD = ROOT / "build" / "book"
+DOORS = {  # where the live page's story leads
+    "Small photographs": "_static/live/photographs.html",
+    "Lesson 01: patches": "notebooks/01_patches.html",
+    "The glossary": "glossary.html",
+}
 LONG = 14  # lines of printed output that stay open
 GUESS = re.compile(r"\bPredict\b|[Bb]efore you (?:run|look|go on)\b|[Mm]ake (?:a|your) guess|\bGuess (?:first|now)\b")
 MODULE = re.compile(r"vit_tutorial/([\w/]+?)(?:\.py|/)(?=[`)#]|$)")
@@ -219,7 +224,7 @@ def live_pages(source: Path) -> None:
     from vit_tutorial import live
 
     shutil.copy(BOOK / "live.md", source)
-    (source / "live.html").write_text(live.shipped("digits").html, encoding="utf-8")
+    (source / "live.html").write_text(live.shipped("digits", states=True, doors=DOORS).html, encoding="utf-8")
     for name in ("shapes", "photographs"):
         live.shipped(name).save(source / "static" / "live" / f"{name}.html")
 

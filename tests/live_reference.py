@@ -41,7 +41,6 @@ CHANGES = {
     "warm attention": {"temperature": 2.5},
     "no positions": {"position": "none"},
     "reversed positions": {"position": "reversed"},
-    "a warm answer": {"answer": 3},
     "hidden patches": {"hidden": [2, 3]},
     "moved patches": {"order": "reversed"},
     "repeated patches": {"order": "repeated", "hidden": [0]},
@@ -69,7 +68,7 @@ def pictures_of(model, count):
     return torch.randint(0, 256, (count, c.in_channels, height, width)) / 255
 
 
-STATIONS = ("patches", "embedding", "positions", "attention", "mlp", "head", "layers", "looks", "what-if")
+STATIONS = ("patches", "embedding", "positions", "attention", "mlp", "head", "layers", "what-if")
 
 
 def hooked(model, changes, seen):
@@ -150,7 +149,7 @@ def stations(model, picture, preprocess, changes):
     with hooked(model, changes, seen):
         model(image)
     seen["image"], seen["embed.patches"] = image[0], vt.patchify(image, c.patch_size)[0]
-    seen["probabilities"] = (seen["logits"] / changes.get("answer", 1)).softmax(dim=0)
+    seen["probabilities"] = seen["logits"].softmax(dim=0)
     d = c.dim // c.num_heads
     divisor = (d**0.5 if changes.get("scale", True) else 1) * changes.get("temperature", 1)
     for layer in range(c.depth):

@@ -113,3 +113,13 @@ def test_the_built_book_in_a_browser(scheme: str) -> None:
         browser.close()
     assert errors == []
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@browser_only
+def test_long_inline_code_doesn_t_make_a_page_of_the_book_wider_than_a_phone(show):
+    style = (ROOT / "book" / "static" / "book.css").read_text("utf-8")
+    code = "vit_tutorial.weights.load(" + "a" * 90 + ")"
+    page = show(
+        f"<style>{style}</style><div class='bd-article'><p>As <code>{code}</code> does", ready=0, size=(390, 800)
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -15,6 +15,7 @@ from PIL import Image
 import vit_tutorial as vt
 from vit_tutorial import live
 from vit_tutorial.live.command import run
+from vit_tutorial.live.html import script
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.variants import positions
 
@@ -118,7 +119,7 @@ def test_without_out_the_page_lies_where_git_ignores_it(tmp_path, capsys, monkey
 def test_command_line(tmp_path, capsys, refuses):
     out = tmp_path / "new" / "page.html"
     run(LiveOptions(out=out))
-    assert re.match(re.escape(f"{out}: digits-patch2, ") + r"0\.\d MB", capsys.readouterr().out)
+    assert re.match(re.escape(f"{out}: digits-patch2, ") + r"1\.\d MB", capsys.readouterr().out)
     assert out.read_text("utf-8").startswith("<!doctype html>")
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
     run(LiveOptions((str(photo), "nowhere.png"), "shapes", out=out))
@@ -156,3 +157,40 @@ def test_the_page_of_a_run_begins_with_the_pictures_it_was_trained_for(tmp_path,
     run_of(tmp_path / "pets", "pets")
     with refuses(ValueError, f"name some, vit-tutorial live PHOTO ... --weights {tmp_path / 'pets'}"):
         run(LiveOptions(weights=str(tmp_path / "pets"), out=out))
+
+
+# ------------------------------------------------------------------------------------------------------ how it is put
+
+
+def test_the_script_is_all_modules_each_after_what_it_imports():
+    code = script()
+    assert not re.search(r"^(import|export)\b", code, re.MULTILINE)
+    assert code.index("function begin(") < code.index("begin(start);")
+    for path in (ROOT / "vit_tutorial" / "live").rglob("*.js"):
+        assert path.read_text("utf-8").splitlines()[-1].removeprefix("export ") in code  # none is forgotten
+    assert code.count("// What every module draws with") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ('import all from "./dom.js";\n', ["can't be part of one script", "import all from"]),
+        ("const a = 1;\nexport { a };\n", ["can't be part of one script", "export { a };"]),
+        ('import { make } from "./dom.js";\nconst make = 1;\n', ["make is declared in two modules"]),
+    ],
+)
+def test_a_module_that_can_t_be_joined_is_refused(tmp_path, monkeypatch, refuses, module, words):
+    (tmp_path / "dom.js").write_text("export const make = () => 1;\n", "utf-8")
+    (tmp_path / "live.js").write_text(module, "utf-8")
+    monkeypatch.setattr("vit_tutorial.live.html.files", lambda _: tmp_path)
+    with refuses(ValueError, *words):
+        script()
+
+
+def test_a_page_of_its_own_has_one_heading_of_the_first_level(tmp_path):
+    page = live.shipped("digits")
+    page.save(tmp_path / "page.html")
+    assert re.findall(r"<h1>(.*?)</h1>", (tmp_path / "page.html").read_text("utf-8")) == [page.title]
+    assert "<h1" not in page.html  # a notebook and a book have their own
+    with pytest.raises(ValueError, match=r"ends in \.html, got page\.pdf"):
+        page.save("page.pdf")

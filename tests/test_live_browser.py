@@ -1,6 +1,7 @@
 """The live page in Chromium: what it shows, says and does (skipped where there is none)."""
 
 import base64
+import copy
 import io
 import itertools
 import json
@@ -12,13 +13,11 @@ import pytest
 import torch
 from browser import browser_only, wait
 from live_reference import (
-    CHANGES,
     EVERYTHING,
     SETTLED,
     SEVEN,
     STATIONS,
     answer_of,
-    data_of,
     draw,
     go,
     model_of,
@@ -26,7 +25,6 @@ from live_reference import (
     picture_in,
     pictures_of,
     shipped,
-    spelt,
     stations,
     text,
 )
@@ -34,9 +32,13 @@ from PIL import Image, ImageDraw
 
 import vit_tutorial as vt
 from vit_tutorial import live
+from vit_tutorial.live.command import states_of
 
+ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 STATE = "document.querySelector('[data-vit-live]').live.state"
+PIXELS = "(canvas) => canvas.toDataURL()"
+BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=beat]").value)"""
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
 
@@ -209,15 +211,16 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
     page = show(live_page)
     page.get_by_text("Clear", exact=True).click()
     assert (picture_in(page, double) == np.float32(128 / 255)).all()  # a painting is cleared, too
-    pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
-    drop(page, "noise.png", "image/png", png(pixels))
-    wait(page, f"{MESSAGE}.startsWith('noise.png, cut to its middle (80 % of it)')")
+    y, x = np.mgrid[:80, :100]
+    pixels = np.stack([2 * x, 3 * y, 100 + x - y], axis=2).astype(np.uint8)
+    drop(page, "slope.png", "image/png", png(pixels))
+    wait(page, f"{MESSAGE}.startsWith('slope.png, cut to its middle (80 % of it)')")
     right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
-    assert (picture_in(page, double) - right).abs().max() < 2.01 / 255
+    assert (picture_in(page, double) - right).abs().max() < 0.02  # the browser's resizing is a little other
     before = picture_in(page, double)
     for name, kind, content, words in [
         ("notes.txt", "text/plain", b"hello", ("notes.txt is not a picture", "JPEG")),
-        ("half.png", "image/png", png(pixels)[:300], ("half.png is damaged",)),
+        ("half.png", "image/png", png(pixels)[:100], ("half.png is damaged",)),
         ("large.png", "image/png", png(np.zeros((5000, 10000), np.uint8)), ("50 megapixels", "at most 40")),
     ]:
         drop(page, name, kind, content)
@@ -259,7 +262,6 @@ def test_a_photographed_digit_is_cut_out_and_read(show, digits):
         wait(page, f"{MESSAGE}.startsWith('seven{number}.png:')")
         assert text(page, ".said").startswith("7, "), number
         assert ("turned from dark on light" in text(page, ".message")) is turned
-        assert ("isn’t sure" in text(page, ".message")) is (float(text(page, ".said").split()[1]) < 70)
     before = picture_in(page, model)
     for level in (255, 0):
         drop(page, f"empty{level}.png", "image/png", png(np.full((50, 60, 3), level, np.uint8)))
@@ -268,23 +270,18 @@ def test_a_photographed_digit_is_cut_out_and_read(show, digits):
 
 
 @browser_only
-def test_dropped_and_pasted(show, small):
+def test_a_picture_is_dropped(show, small):
     page = show(small)
-    give = """([type, name, bytes]) => {
+    give = """([name, bytes]) => {
       const data = new DataTransfer(), { shadowRoot } = document.querySelector("[data-vit-live]");
-      const section = shadowRoot.querySelector(".live");
       if (bytes) data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
-      section.dispatchEvent(type === "drop" ? new DragEvent("drop", { dataTransfer: data, cancelable: true })
-        : new ClipboardEvent("paste", { clipboardData: data }));
+      shadowRoot.querySelector(".live").dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
     }"""
-    for kind, empty in (("drop", "not a file"), ("paste", "not a picture")):
-        page.evaluate(give, [kind, "", None])
-        assert empty in page.evaluate(MESSAGE)
-        page.evaluate(give, [kind, f"{kind}.png", list(png(np.full((20, 20, 3), 51, np.uint8)))])
-        wait(page, f"{MESSAGE}.includes('{kind}.png')")
-        wait(
-            page, "document.querySelector('[data-vit-live]').live.state.picture.every((v) => Math.abs(v - 0.2) < 1e-6)"
-        )
+    page.evaluate(give, ["", None])
+    assert "not a file" in page.evaluate(MESSAGE)
+    page.evaluate(give, ["grey.png", list(png(np.full((20, 20, 3), 51, np.uint8)))])
+    wait(page, f"{MESSAGE}.includes('grey.png')")
+    wait(page, "document.querySelector('[data-vit-live]').live.state.picture.every((v) => Math.abs(v - 0.2) < 1e-6)")
 
 
 # ------------------------------------------------------------------------------------------------------ the model
@@ -314,6 +311,7 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
     ink = "all => all.map((e) => e.getContext('2d').getImageData(0, 0, 4, 4).data.some((v) => v))"
     assert page.locator(".heads canvas").evaluate_all(ink) == [False, True, True, True]
     assert page.locator(".panel .of-head").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    assert text(page, ".watch .caption") == "This head is cut: nothing of it goes on."
 
 
 @browser_only
@@ -340,11 +338,8 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     page.get_by_label("block 1", exact=True).click()
     assert page.locator("rect.cut").count() == 1
     assert page.locator('.part.cut[data-part^="blocks.1"]').count() == 7  # not its shortcuts: the tokens pass
-    page.get_by_label("the picture, in patches").click()  # there is nothing to cut
-    assert page.locator('[data-station="attention"]').is_visible()
-    assert text(page, ".key") == text(page, ".live-region") == "This can’t be cut: choose Open parts to open it."
     page.get_by_label("block 1", exact=True).click()
-    assert "Thick, blue lines" in text(page, ".key")
+    assert "Small squares" in text(page, ".key")
     page.get_by_text("Open parts", exact=True).click()
     page.get_by_label("block 0, MLP", exact=True).focus()
     page.keyboard.press("x")
@@ -355,7 +350,7 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     assert page.locator(".part:focus").get_attribute("data-to") == "patches"
-    for station, isCutting in (("what-if", True), ("looks", False)):
+    for station, isCutting in (("what-if", True), ("layers", False)):
         page.locator(f'.also [data-to="{station}"]').click()
         assert page.evaluate(f"{state}.isCutting") is isCutting
 
@@ -388,7 +383,7 @@ def test_one_drag_is_one_change_to_undo(show, digits):
     }"""
     page.locator('[name="temperature"]').evaluate(drag)
     assert text(page, ".list") == "attention’s temperature 3.2."
-    page.locator('[name="answer"]').evaluate(drag)
+    page.locator('[name="temperature"]').evaluate(drag.replace("5]", "10]"))
     page.get_by_text("Undo", exact=True).click()
     assert text(page, ".list") == "attention’s temperature 3.2."
     page.get_by_text("Undo", exact=True).click()
@@ -409,7 +404,7 @@ def test_what_was_tried_goes_with_the_model_that_it_was_about(show, digits):
 
 @browser_only
 def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
-    assert "What each hidden unit answers to isn’t shown" in text(show(small), '[data-meaning="unit"]')
+    assert show(small).locator("[data-meaning]").count() == 0  # too few pictures to try the model on
     page = show(digits[0])
     go(page, "mlp")
     assert re.fullmatch(r"Unit \d+ of block 0 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
@@ -417,10 +412,8 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
-    page.get_by_text("Next unit", exact=True).click()
-    assert text(page, '[data-meaning="unit"] h4') == "Unit 2 of block 0 is excited most by these patches"
     mark = page.locator('[data-show="hidden"] .mark:not(.source)')  # which stays
-    assert mark.evaluate("(e) => e.style.left") == f"{100 * 2 / 96:.5f}%"
+    assert mark.evaluate("(e) => e.style.left") == f"{100 * 1 / 96:.5f}%"
     assert page.locator('[data-meaning="unit"] canvas').count() == 6
     assert text(page, '[data-meaning="unit"] .note').endswith(
         "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."
@@ -517,41 +510,6 @@ def test_a_click_on_the_map_leaves_the_task(show, digits):
     assert text(page, "[data-do=next]") == "Next"
 
 
-DAMAGED_CHANGES = (
-    {"off": [5]},
-    {"off": "blocks.0"},
-    {"off": ["blocks.9"]},
-    {"scale": 1},
-    {"temperature": 0},
-    {"temperature": "2"},
-    {"answer": -1},
-    {"position": "sideways"},
-    {"order": [1, 2]},
-    {"order": [16] * 16},
-    {"hidden": [16]},
-    {"hidden": [1, 1]},
-    {"off": ["blocks.0", "blocks.0"]},
-    {"hidden": None},
-)
-
-
-# Whether the state of a link is taken, with each damage done to it.
-UNPACK = """([source, whole, config, samples, damages]) => {
-  const { idOf, unpackLink } = new Function(`${source}; return { idOf, unpackLink }`)();
-  const data = { weights: { values: "A".repeat(4000) } }, pad = { ink: () => atob(whole.ink) };
-  const sizes = { T: config.tokens, L: config.depth, h: config.num_heads - 1 };
-  const page = { data, config, pad, sizes, samples, white: 16, stops: Array(15) };
-  return damages.map((damage) => {
-    try {
-      unpackLink(page, btoa(JSON.stringify({ ...whole, id: idOf(page), ...damage })));
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}"""
-
-
 def link_of(whole):
     return "#live=" + base64.urlsafe_b64encode(json.dumps(whole).encode()).decode().rstrip("=")
 
@@ -574,28 +532,21 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     assert float(picture_in(page, model).sum()) == 0
     assert text(page, ".message") == ""
 
-    good = [{}, {"sample": 9}, *({"changes": whole["changes"] | spelt(c, model.config)} for c in CHANGES.values())]
-    damages = [
+    for damage in (
         {"id": "another"},
-        {"layer": 1.5},
-        {"head": 3},
-        {"token": "3"},
-        {"station": "toString"},
-        {"method": "toString"},
+        {"layer": 99},
+        {"station": "nowhere"},
         {"sample": 10},
-        {"stop": 15},
-        {"isAway": 1},
-        {"sample": None},
-        {"picture": base64.b64encode(bytes([17] * 64)).decode()},
         {"picture": base64.b64encode(bytes(63)).decode()},
         {"ink": base64.b64encode(bytes(100)).decode()},
+        {"changes": {"off": [5]}},
         {"changes": None},
-        *({"changes": whole["changes"] | change} for change in DAMAGED_CHANGES),
-    ]
-    about = [vt.pages.script("live/link.js"), whole, data_of(live_page.html)["config"], samples.flatten(1).tolist()]
-    page = show("<!doctype html><body>", ready=0)
-    assert page.evaluate(UNPACK, [*about, good]) == [True] * len(good)
-    assert page.evaluate(UNPACK, [*about, damages]) == [False] * len(damages)
+    ):
+        page = show(live_page, fragment=link_of(whole | damage))
+        wait(page, f"{MESSAGE}.includes('damaged')")
+        assert text(page, ".said") == answer_of(model, samples[0], preprocess), damage
+        assert page.locator('[data-station="patches"]').is_visible()
+    assert "damaged" in text(show(live_page, fragment=f"#live={letters[:300]}"), ".message")
 
 
 # How many things can be pressed, and which parts of the diagram are seen.
@@ -638,8 +589,10 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
         assert page.locator(".spot").is_visible()
         seen.append(page.evaluate(f"{STATE}.station"))
         followed.append(text(page, ".picker .name"))
-        if number in (2, 7):
+        if number == 2:
             page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+        if number == 7:  # a guess, which isn't followed
+            page.locator(".stage").press("ArrowDown")
         if page.get_by_text("Another picture", exact=True).is_visible():
             others.append(number)
             page.get_by_text("Another picture", exact=True).click()
@@ -695,6 +648,7 @@ def test_the_lighter_a_cell_of_a_map_the_larger_its_share(show, digits):
     page = show(digits[0])
     page.locator(".samples button").nth(5).click()
     go(page, "attention")
+    page.get_by_text("Show the mathematics", exact=True).locator("visible=true").click()
     for block, head in ((1, 3), (1, 0), (3, 2)):
         page.locator(f'.layers input[value="{block}"]').check(force=True)
         page.locator(f'.heads input[value="{head}"]').check(force=True)
@@ -713,16 +667,94 @@ def test_the_lighter_a_cell_of_a_map_the_larger_its_share(show, digits):
 
 @browser_only
 def test_what_is_to_be_guessed_isn_t_shown_before(show, digits):
-    page, seen = show(digits[0], whole=False, size=(1280, 800)), []
-    for _ in range(7):
+    page = show(digits[0], whole=False, size=(1280, 800), reduced_motion="reduce")
+    for _ in range(6):
         page.locator("[data-do=next]").click()
-        seen.append(page.locator(".picker canvas").evaluate("(canvas) => canvas.toDataURL()"))
-        weights = page.locator('[data-map="weights"]').is_visible()
-        heads = page.locator(".map [data-part*=heads]").first.is_visible(), page.locator(".heads").is_visible()
-        assert (weights, *heads) == ((True, True) if len(seen) == 7 else (False, False)) + (heads[1],)
-        assert len(seen) == 7 or not heads[1]
-    assert seen[5] == seen[4]  # no lines yet
-    assert seen[6] != seen[5]
+    assert page.locator(".map [data-part*=heads]").first.is_hidden()
+    assert page.locator(".heads").is_hidden()
+    assert page.locator('[name="beat"]').is_hidden()
+    assert text(page, ".watch .caption").startswith("The class token asks")
+    page.locator(".stage").press("ArrowDown")
+    assert page.evaluate(f"[{STATE}.token, {STATE}.guess]") == [0, 1]
+    page.locator("[data-do=next]").click()
+    said = re.search(
+        r"Patch (\d+) has most, ([\d.]+) %\. You guessed patch 0: ([\d.]+) %\.", text(page, ".watch .caption")
+    )
+    assert float(said[2]) > float(said[3])
+    page.locator("[data-do=back]").click()
+    for _ in range(int(said[1]) % 4):
+        page.locator(".stage").press("ArrowRight")
+    for _ in range(int(said[1]) // 4):
+        page.locator(".stage").press("ArrowDown")
+    page.locator("[data-do=next]").click()
+    assert text(page, ".watch .caption").endswith("%: as you guessed.")
+
+
+@browser_only
+def test_attention_plays_pauses_and_steps(show, digits):
+    page = show(digits[0], size=(1280, 800), reduced_motion="no-preference")
+    slider = page.locator('[name="beat"]')
+    go(page, "attention")
+    assert text(page, ".watch .caption").startswith("All that flowed in")  # whoever comes by themselves sees all of it
+    pictures = {page.locator(".stage").evaluate(PIXELS)}
+    page.get_by_text("Play", exact=True).click()
+    wait(page, f"{BEAT} > 2")
+    page.get_by_text("Pause", exact=True).click()
+    slider.fill("3")
+    assert text(page, ".watch .caption").startswith("Patch 1 answers")
+    pictures.add(page.locator(".stage").evaluate(PIXELS))
+    page.get_by_text("Step", exact=True).click()
+    assert text(page, ".watch .caption").startswith("Patch 2 answers")
+    pictures.add(page.locator(".stage").evaluate(PIXELS))
+    slider.press("ArrowRight")
+    assert text(page, ".watch .caption").startswith("Patch 3 answers")
+    slider.fill("18")
+    assert text(page, ".watch .caption").startswith("Softmax squeezes")
+    pictures.add(page.locator(".stage").evaluate(PIXELS))
+    assert len(pictures) == 4
+    page.emulate_media(reduced_motion="reduce")
+    page.get_by_text("Play", exact=True).click()
+    assert text(page, "[data-do=play]") == "Play"  # nothing moves: it is at the end
+    assert text(page, ".watch .caption").startswith("All that flowed in")
+
+
+@browser_only
+def test_the_model_is_seen_to_learn(show):
+    _, model, preprocess, samples = shipped("digits-patch2")
+    page = show(live.shipped("digits", states=True))
+    states = states_of("digits-patch2")
+    untrained = copy.deepcopy(model)
+    for place, (name, state) in enumerate(states.items()):
+        page.locator('[name="learned"]').evaluate(f"(slider) => {{ slider.value = {place}; slider.oninput(); }}")
+        wait(page, SETTLED)
+        untrained.load_state_dict(state)
+        assert text(page, ".said") == answer_of(untrained, samples[0], preprocess)
+        assert text(page, ".list") == f"as it was after {name}."
+    page.locator('[name="learned"]').press("End")
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert page.locator(".changed").is_hidden()
+
+
+@browser_only
+def test_a_question_is_answered_by_acting(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    done = "all => all.map((item) => item.className === 'done')"
+    assert page.locator(".questions li").evaluate_all(done) == [False] * 5
+    page.get_by_label("block 2", exact=True).click()  # without it, the answer is the same
+    wait(page, SETTLED)
+    assert page.locator(".questions li").evaluate_all(done) == [False, False, True, False, False]
+    assert "block 2 off: 0, 91.1 % → 0, " in text(page, ".questions .done")
+    page.get_by_text("Reset", exact=True).click()
+    page.get_by_label("block 0, attention", exact=True).click()
+    wait(page, SETTLED)
+    page.get_by_text("Reset", exact=True).click()
+    page.get_by_text("Shuffle all", exact=True).click()
+    wait(page, f"{STATE}.changes.order !== null")
+    page.get_by_text("Reset", exact=True).click()
+    page.locator('[name="temperature"]').evaluate("(slider) => { slider.value = -10; slider.oninput(); }")
+    wait(page, SETTLED)
+    assert page.locator(".questions li").evaluate_all(done) == [True, True, True, False, True]
 
 
 # What each stop of the story asks for; the answer and another picture have more than one place.
@@ -733,15 +765,15 @@ ASKED = {
     4: ["[data-spot=token] .cells", "[data-meaning=row] .seen"],
     5: [".picker canvas", "[data-spot=position] .cells", "[data-spot=z0] .cells"],
     6: ["[data-do=another]", ".picker canvas", "[data-spot=z0] .cells"],
-    7: [".picker canvas", "[data-spot=qkv] .cells"],
-    8: [".picker canvas", "[data-spot=weights] .token-map"],
-    9: ["[data-spot=sums] .cells"],
+    7: [".stage", ".watch .caption"],
+    8: [".stage", ".watch .caption", "[name=beat]"],
+    9: [".stage", ".watch .caption", "[name=temperature]"],
     10: [".heads", "[data-meaning=head] .seen"],
     11: ["[data-spot=hidden] .cells", "[data-meaning=unit] .seen"],
     12: ["[data-do=another]", ".lens"],
     13: ["[data-do=another]", "[data-spot=probabilities] .cells"],
     14: [".offers button:first-child", ".offers button:last-child", ".map [data-part$=mlp]", ".said, .mini"],
-    15: [".map [data-part$=mlp]"],
+    15: [".questions li:first-child", ".questions li:last-child", ".doors"],
 }
 
 
@@ -964,3 +996,21 @@ def test_moves_nothing_where_the_reader_asked_for_none(show, small):
     for wish, moves in (("reduce", False), ("no-preference", True)):
         page.emulate_media(reduced_motion=wish)
         assert (set(page.locator(".live").evaluate(durations)) != {"0s"}) is moves
+
+
+@browser_only
+def test_a_word_is_explained_in_the_station_where_it_is_first_seen(show, digits):
+    page = show(digits[0], whole=False)
+    words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
+    explained = page.locator(".words dt").all_text_contents()
+    assert sorted(explained) == sorted(words)
+    page.locator("[data-do=next]").click()
+    page.locator('[data-station="patches"] summary').press("Enter")
+    assert page.locator(".words dd").first.is_visible()
+    assert text(page, ".words dd") == words["patch"]
+
+
+def test_words_are_explained_as_in_the_glossary():
+    glossary = (ROOT / "book" / "glossary.md").read_text("utf-8")
+    for term, meaning in json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8")).items():
+        assert re.search(rf"^\| {re.escape(term)} \| [^|]*\| {re.escape(meaning)} \|", glossary, re.MULTILINE), term

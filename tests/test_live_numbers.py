@@ -15,7 +15,6 @@ from live_reference import (
     answer_of,
     compare,
     go,
-    hooked,
     model_of,
     number_in,
     pictures_of,
@@ -26,10 +25,10 @@ from live_reference import (
     text,
     together,
 )
-from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import live
+from vit_tutorial.live.html import script
 from vit_tutorial.live.meaning import strongest
 
 
@@ -95,33 +94,6 @@ def test_the_logit_lens_is_the_head_after_each_layer(show):
             pooled = tokens[:, 0] if model.config.pool == "cls" else tokens.mean(dim=1)
             assert np.allclose(found[str(step)], model.head(pooled).softmax(dim=-1)[0], atol=1e-5)
         assert len(found) == model.config.depth + 1
-
-
-@browser_only
-def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
-    random, cases, pages = np.random.RandomState(0), [], []
-    for (height, width), crop, size, channels, how in [
-        ((40, 70), "center", (16, 16), 3, {}),
-        ((90, 50), 0.875, (16, 16), 3, {"interpolation": "bilinear"}),
-        ((51, 40), 0.8, (12, 20), 3, {"interpolation": "lanczos"}),
-        ((40, 50), 0.9, (12, 20), 3, {"squash": True}),
-        ((33, 47), "none", (12, 20), 1, {}),
-        ((7, 9), "center", (12, 20), 1, {"interpolation": "nearest"}),
-    ]:
-        pixels = random.randint(0, 256, (height, width, 3)).astype(np.uint8)
-        preprocess = vt.data.Preprocessing(size, (0.0,) * channels, (1.0,) * channels, crop, **how)
-        model = model_of(image_size=size, patch_size=4, in_channels=channels)
-        pages.append(live.page(model, pictures_of(model, 1), None, preprocess))
-        cases.append((pixels, preprocess))
-    page = show(together(pages), ready=len(pages))
-    for host, (pixels, preprocess) in enumerate(cases):
-        rgba = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
-        found = page.evaluate(
-            "([host, rgba, size]) => [...document.querySelectorAll('[data-vit-live]')[host].live.fitPhoto(rgba, size)]",
-            [host, rgba.ravel().tolist(), pixels.shape[:2]],
-        )
-        right = preprocess(Image.fromarray(pixels)).numpy().ravel()
-        assert np.abs(np.array(found) - right).max() <= 2.01 / 255, preprocess
 
 
 # What three keys read of the cells of a place, and what is said aloud: its first number, the second, and the last.
@@ -207,91 +179,82 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
 
 
 @browser_only
-def test_the_map_s_lines_and_answers_are_numbers_of_the_pass(show, digits):
+def test_the_map_s_answers_are_those_of_the_pass(show, digits):
     live_page, model, preprocess, samples = digits
-    page = show(live_page)
-    page.get_by_role("button", name="class token").click()
-    c, d = model.config, model.config.dim // model.config.num_heads
+    page, c = show(live_page), model.config
     for changes in ({}, {"off": ["blocks.1.mlp"]}):
         if changes:
             page.get_by_text("Cut parts", exact=True).click()
             page.get_by_label("block 1, MLP", exact=True).click()
-        right, lengths = stations(model, samples[0], preprocess, changes), {}
-        for layer, block in enumerate(model.blocks):
-            for name, array in {"input": "input", "middle": "middle", "mlp": "mlp.out", "out": "out"}.items():
-                lengths[f"{layer}.{name}"] = np.linalg.norm(right[f"blocks.{layer}.{array}"][: c.dim])
-            for head in range(c.num_heads):
-                sums = right[f"blocks.{layer}.attention.heads.{head}.sums"][:d]
-                proj = block.attention.proj.weight.detach().numpy()[:, head * d : (head + 1) * d]
-                lengths[f"{layer}.head {head}"] = np.linalg.norm(proj @ sums)
+        right = stations(model, samples[0], preprocess, changes)
         text(page, ".said")
-        widths = "all => all.map((e) => [e.dataset.of, parseFloat(e.style.strokeWidth)])"
-        shown = dict(page.locator(".map path").evaluate_all(widths))
-        longest = max(lengths.values())
-        for name, length in lengths.items():
-            assert shown[name] == pytest.approx(max(1.2, 9 * (length / longest) ** 0.5), abs=0.01), name
         z = [right["embed.tokens"], *(right[f"blocks.{layer}.out"] for layer in range(c.depth))]
         with torch.inference_mode():
             tokens = torch.tensor(np.stack(z)).reshape(len(z), -1, c.dim)
             best = model.head(model.norm(tokens)[:, 0]).argmax(1)
         assert page.locator("[data-step]").all_text_contents() == [str(int(k)) for k in best]
-    page.locator(".picker canvas").press("ArrowDown")  # a patch, which the classifier doesn't read
-    assert dict(page.locator(".map path").evaluate_all(widths))["read"] == 1.2
 
 
-# What a map says of every token: of those before the patches in their cell, of the patches one after the other.
-LOOKS = """() => {
-  const place = document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-map="looks"]');
-  return [...place.querySelectorAll("canvas[tabindex]")].flatMap((canvas, i) => {
-    const reading = place.querySelectorAll(".reading")[i];
-    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
-    const found = [];
-    while (found.at(-1) !== reading.textContent) {
-      found.push(reading.textContent);
-      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
-    }
-    return found;
+# What the sentence under the stage says at each beat.
+CAPTIONS = """() => {
+  const root = document.querySelector("[data-vit-live]").shadowRoot;
+  const slider = root.querySelector('[name="beat"]');
+  return Array.from({ length: Number(slider.max) + 1 }, (_, beat) => {
+    slider.value = beat;
+    slider.oninput();
+    return root.querySelector(".watch .caption").textContent;
   });
 }"""
 
 
 @browser_only
-@torch.inference_mode()
-def test_where_it_looks_is_the_model_s_attention_and_its_rollout(show):
-    live_page, model, preprocess, samples = shipped("shapes")
-    page, maps = show(live_page), model.attention_maps(preprocess(samples[:1]).double())
-    go(page, "looks")
-    page.locator(".special button").click()
-    page.locator('[name="layer"][value="3"]').check(force=True)
-    page.locator('[name="head"][value="1"]').check(force=True)
-
-    def shows(method, right):
-        page.get_by_text(method, exact=True).click()
-        numbers = [number_in(reading) for reading in page.evaluate(LOOKS)]
-        assert np.allclose(numbers, right.numpy(), rtol=1e-3, atol=6e-5), method  # hundredths of a percent
-
-    shows("One head", maps[3][0, 1, 0])
-    shows("Mean of heads", maps[3][0].mean(dim=0)[0])
-    shows("Rollout", vt.explain.rollout(maps)[0, 0])
-    page.get_by_label("block 0, head 3", exact=True).click()
-    assert text(page, '[data-text="looksName"]') == "Head 3 of block 0"
-    shows("One head", maps[0][0, 3, 0])
-    page.locator(".picker canvas").click(position={"x": 5, "y": 5})
-    shows("One head", maps[0][0, 3, 1])
-    page.evaluate("document.querySelector('[data-vit-live]').live.state.layer = 3")
-    for part in ("blocks.3.attention.heads.0", "blocks.1.attention"):
-        page.evaluate(f"""() => {{ const root = document.querySelector("[data-vit-live]").shadowRoot;
-            root.querySelector('[name="cutting"][value="cut"]').click();
-            root.querySelector('[data-part="{part}"]').click(); }}""")
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}])
+def test_attention_as_it_happens_says_the_numbers_of_the_pass(show, digits, changes):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    go(page, "attention")
+    page.get_by_role("button", name="class token").click()
+    page.locator('.layers input[value="1"]').check(force=True)
+    page.locator('.heads input[value="2"]').check(force=True)
+    if changes:
+        page.locator('[name="temperature"]').evaluate("(slider) => { slider.value = -3; slider.oninput(); }")
         wait(page, SETTLED)
-    with hooked(model, {"off": ["blocks.3.attention.heads.0", "blocks.1.attention"]}, {}):
-        maps = {}
-        z = model.embed(preprocess(samples[:1]).double())
-        for layer, block in enumerate(model.blocks):
-            maps[layer], z = block.attention_weights(z), block(z)
-    maps = {0: maps[0], 1: torch.eye(65).double().expand(1, 4, 65, 65), 2: maps[2], 3: maps[3][:, 1:]}
-    shows("Mean of heads", maps[3][0].mean(dim=0)[1])
-    shows("Rollout", vt.explain.rollout({n: w.mean(dim=1, keepdim=True) for n, w in maps.items()})[0, 1])
+    right, head = stations(model, samples[0], preprocess, changes), "blocks.1.attention.heads.2"
+    scores, shares = right[f"{head}.scaled"][:17], right[f"{head}.weights"][:17]
+    asks, *captions = page.evaluate(CAPTIONS)
+    assert asks == "The class token asks: its q, 12 numbers, goes to the k of every token."
+    for token, caption in enumerate(captions[:17]):
+        name = f"Patch {token - 1}" if token else "The class token"
+        division = " ÷ √12 ÷ 0.5" if changes else " ÷ √12"
+        assert caption.startswith(f"{name} answers: q · k{division} = ")
+        assert number_in(caption.removesuffix(".")) == pytest.approx(scores[token], rel=1e-3, abs=1e-3)
+    order = np.argsort(-shares, kind="stable")
+    most = order[0]
+    result = f"{f'Patch {most - 1}' if most else 'The class token'} has most, {100 * shares[most]:.1f} %"
+    assert result in captions[17]
+    for token, caption in zip(order[:-1], captions[18:-1], strict=True):
+        name = f"patch {token - 1}" if token else "the class token"
+        assert caption == f"{100 * shares[token]:.1f} % of the v of {name} flows in."
+    assert captions[-1].startswith(f"All that flowed in is added up: what this head takes. {result}")
+
+
+# How the stage lays out the flows, and how much of each has come in, at a beat.
+FLOWS = """([source, shares, beat]) => {
+  const { momentOf, segmentsOf } = new Function(`${source}; return { momentOf, segmentsOf }`)();
+  const { given, squeezed, asked } = momentOf(beat, Float64Array.from(shares));
+  const every = (part) => shares.map((_, token) => part(token));
+  return [segmentsOf(shares, { top: 10, bottom: 110 }), every(given), every(asked), squeezed];
+}"""
+
+
+@browser_only
+def test_flows_are_as_wide_as_the_shares_and_come_largest_first(show):
+    page, shares = show("<!doctype html><body>", ready=0), [0.1, 0.6, 0.3]
+    segments, given, asked, squeezed = page.evaluate(FLOWS, [script(), shares, 5.5])
+    assert np.allclose(segments, [[10, 10], [20, 60], [80, 30]])
+    assert (given, asked, squeezed) == ([0, 1, 0.5], [1, 1, 1], 1)
+    _, given, asked, squeezed = page.evaluate(FLOWS, [script(), shares, 1.5])
+    assert (given, asked, squeezed) == ([0, 0, 0], [1, 0.5, 0], 0)
 
 
 # What each of the given cells of the open station says of its second number, and what lights up then.
@@ -386,12 +349,6 @@ def test_a_number_s_sources_light_up_and_give_it(show, digits):
 TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
 
 
-def assert_agrees(page, largest=None):
-    was, left, change = re.search(r"had (.*?) %.*: to (.*?) %, a change of −(.*?)\. ", page.evaluate(TRIED)).groups()
-    assert float(change) == pytest.approx(float(was) - float(left), abs=1e-6)
-    assert largest is None or largest == float(change)
-
-
 @browser_only
 def test_which_head_matters(show, digits):
     live_page, model, preprocess, samples = digits
@@ -399,29 +356,14 @@ def test_which_head_matters(show, digits):
     go(page, "what-if")
     page.get_by_label("block 1, MLP", exact=True).press("x")
     plain = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"]})["probabilities"]
-    for button, parts in {
-        "Try each head": [f"blocks.{i}.attention.heads.{j}" for i in range(4) for j in range(4)],
-        "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
-    }.items():
-        page.get_by_text(button).click()
-        wait(page, f"{TRIED}.includes('The change without each')")
-        found = [float(b.replace("−", "-")) for b in page.locator(".tried > :first-child .drop b").all_text_contents()]
-        offs = [{"off": ["blocks.1.mlp", part]} for part in parts]
-        without = np.stack([stations(model, samples[0], preprocess, off)["probabilities"] for off in offs])
-        right = 100 * (without - plain)[:, plain.argmax()]
-        assert np.allclose(found, right, atol=0.11)  # a difference of rounded numbers
-        assert_agrees(page, -min(found))
-        page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
-    page.get_by_text("Hide each patch").click()
+    page.get_by_text("Try each head").click()
     wait(page, f"{TRIED}.includes('The change without each')")
-    assert_agrees(page)
-    canvas = page.locator(".tried canvas")
-    for key, patch in (("Home", 0), ("End", 15)):
-        canvas.press(key)
-        hidden = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"], "hidden": [patch]})["probabilities"]
-        found = number_in(text(page, ".tried .reading"))
-        assert found == pytest.approx(100 * (hidden - plain)[plain.argmax()], abs=0.11)
-    assert page.locator(".tried > *").count() == 3  # what was tried before stays
+    found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
+    parts = [f"blocks.{i}.attention.heads.{j}" for i in range(4) for j in range(4)]
+    offs = [{"off": ["blocks.1.mlp", part]} for part in parts]
+    without = np.stack([stations(model, samples[0], preprocess, off)["probabilities"] for off in offs])
+    right = 100 * (without - plain)[:, plain.argmax()]
+    assert np.allclose(found, right, atol=0.11)  # a difference of rounded numbers
 
 
 @browser_only
@@ -443,12 +385,13 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(off=["blocks.1.attention.heads.2", "blocks.3.mlp.residual"])
     page.get_by_label("block 3, shortcut beside the MLP", exact=True).click()
     now(off=["blocks.1.attention.heads.2"])
-    page.locator('[name="scale"]').uncheck()
-    now(scale=False)
+    go(page, "attention")
     page.locator('[name="temperature"]').press("ArrowRight")
     now(temperature=1.3)
-    page.locator('[name="answer"]').press("ArrowLeft")
-    now(answer=0.79)
+    page.get_by_role("button", name="Show the mathematics").click()
+    page.locator('[name="scale"]').uncheck()
+    now(scale=False)
+    go(page, "what-if")
     page.locator(".modes").get_by_text("reversed").click()
     now(position="reversed")
     page.get_by_text("Hide the chosen patch").click()
@@ -460,10 +403,6 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(order=order)
     page.get_by_text("Undo", exact=True).click()
     now(order=None)
-    page.get_by_text("Repeat it everywhere").click()
-    order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
-    assert len(set(order)) == 1
-    now(order=order)
     page.get_by_text("Put all patches back").click()
     now(order=None, hidden=[])
     page.locator(".modes").get_by_text("taken away").click()

@@ -32,12 +32,11 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 19     | variants.tokens     | Fewer tokens: attention in blocks of keys, tokens merged or dropped on the way.
 | --     | options             | What the commands can be asked for: a dataclass a command, without torch.
 | --     | plots               | Every figure, from arrays.
-| --     | pages               | How a page is put together: one piece of HTML with nothing to load.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: options < plots < the six < variants < data < analysis < weights < train <
-predict < export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
+predict < export < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
 ``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text``, ``vt.words`` and ``vt.tokens`` are the
 lessons' modules without their rooms.
 """
@@ -54,7 +53,6 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import export as export
     from vit_tutorial import live as live
     from vit_tutorial import options as options
-    from vit_tutorial import pages as pages
     from vit_tutorial import plots as plots
     from vit_tutorial import predict as predict
     from vit_tutorial import train as train
@@ -84,7 +82,7 @@ if TYPE_CHECKING:  # for mypy and editors
 
 __version__ = "0.1.0"
 _ROOMS = (
-    *("analysis", "checks", "data", "export", "live", "options", "pages", "plots", "predict", "train"),
+    *("analysis", "checks", "data", "export", "live", "options", "plots", "predict", "train"),
     *("variants", "weights"),
 )
 _CORE = {  # a public name of the six modules: its module

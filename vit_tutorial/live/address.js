@@ -1,6 +1,7 @@
 // The page's address. A page of its own has one for each stop of the tour, so that the browser's Back steps back; and
 // a link that is pasted into an open page is obeyed.
 
+import { go } from "./controls.js";
 import { linkIn } from "./link.js";
 
 const hashOf = (number) => (number ? `#stop=${number + 1}` : "");
@@ -20,10 +21,19 @@ function stopIn({ hasOwnAddress }, count) {
 // Opens what the address names, now and whenever it is another.
 export function followAddress(page, tour) {
   async function open() {
-    const link = linkIn(page, location.hash);
+    const { state, $ } = page;
+    const before = { ...state };
     const number = stopIn(page, tour.count);
-    if (link) await tour.resume(link);
-    else if (number !== null) await tour.arrive(number);
+    if (number !== null) await tour.arrive(number);
+    try {
+      const link = linkIn(page, location.hash);
+      if (link) await tour.resume(link);
+    } catch {
+      Object.assign(state, before);
+      go(page, state.station);
+      $(".message").textContent = "The link is damaged, or was made for another model: the page stays as it is.";
+      await page.follow();
+    }
   }
   window.addEventListener("hashchange", open);
   if (location.hash) open();

@@ -1,8 +1,8 @@
 // The model's answer, beside the one before the changes.
 
-import { make } from "../pages/page.js";
 import { percent } from "./cells.js";
 import { describe, isArranged, isChanged, isInvisible } from "./changes.js";
+import { make } from "./dom.js";
 
 export const FEW = 12; // classes that all have a place
 const LIKELIEST = 8; // shown of more
@@ -18,7 +18,7 @@ export function drawSizes({ $, classes, config }) {
   $(".sizes").textContent = `It has ${numbers} learned numbers, and to whatever it is shown it answers with ${names}.`;
 }
 
-function drawBars({ $, classes, now, before }, changed) {
+function drawBars({ $, classes, shown: { now, before } }, changed) {
   const all = [...classes.keys()];
   const ranked = () => all.sort((a, b) => now.probabilities[b] - now.probabilities[a]).slice(0, LIKELIEST);
   const order = classes.length <= FEW ? all : ranked();
@@ -36,7 +36,7 @@ function drawBars({ $, classes, now, before }, changed) {
   });
 }
 
-function difference({ classes, now, before, of, sizes }) {
+function difference({ classes, shown: { now, before, of }, sizes }) {
   const k = best(before);
   const change = `${classes[k]} was ${percent(before.probabilities[k])} and is ${percent(now.probabilities[k])}`;
   const turned = best(now) === k ? "" : `; now it says ${classes[best(now)]}`;
@@ -53,13 +53,14 @@ function hint({ state, classes, data, sizes }) {
 }
 
 export function drawAnswer(page) {
-  const { $, now, of, past, state } = page;
+  const { $, past, state } = page;
+  const { now, of } = page.shown;
   const changed = isChanged(of.changes);
   drawBars(page, changed);
   $(".said").textContent = answerOf(page, now);
   $(".mini").textContent = `It says ${answerOf(page, now).replace(" %", "\u00a0%")}`;
   $(".changed").classList.toggle("hidden", !changed);
-  $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
+  $(".list").textContent = changed ? `${describe(of.changes, page.states).join("; ")}.` : "";
   $(".difference").textContent = difference(page);
   $(".pad .hint").textContent = hint(page);
   $('[data-do="undo"]').disabled = !past.length;

@@ -1,6 +1,6 @@
 // Numbers as coloured cells, each of which can be read: by pointing at it, or with the arrow keys.
 
-import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/page.js";
+import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "./dom.js";
 import { tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
@@ -25,7 +25,8 @@ export const row = (matrix, index, width, more = {}) => ({
   ...more,
 });
 
-const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0.11 * ((pixel >> 16) & 255) > 140;
+export const isLight = (pixel) =>
+  0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0.11 * ((pixel >> 16) & 255) > 140;
 
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour

@@ -5,11 +5,10 @@ export const AS_TRAINED = {
   scale: true,
   temperature: 1, // of attention
   position: "learned",
-  answer: 1, // its temperature
   order: null, // which patch is in each place
   hidden: [], // patches
+  learned: null, // which state of its training it is in; null: the end
 };
-const POSITIONS = ["learned", "none", "reversed"];
 
 // The same changes, without an order that leaves each patch in its place.
 export const tidied = (changes) =>
@@ -21,13 +20,6 @@ export const isArranged = ({ order, hidden }) => Boolean(order || hidden.length)
 
 export const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(AS_TRAINED);
 
-// The names of all parts that can be switched off.
-function partsOf({ depth, num_heads }) {
-  const heads = Array.from({ length: num_heads }, (_, head) => `.attention.heads.${head}`);
-  const parts = ["", ".attention", ".attention.residual", ".mlp", ".mlp.residual", ...heads];
-  return Array.from({ length: depth }, (_, layer) => parts.map((part) => `blocks.${layer}${part}`)).flat();
-}
-
 // blocks.1.attention.heads.0 -> head 0 of block 1
 export function partName(name) {
   const [, layer, part, inner, head] = name.split(".");
@@ -38,14 +30,14 @@ export function partName(name) {
   return `the shortcut beside the ${what} of block ${layer}`;
 }
 
-export function describe({ off, scale, temperature, position, answer, order, hidden }) {
+export function describe({ off, scale, temperature, position, order, hidden, learned }, states) {
   const words = off.map((name) => `${partName(name)} off`);
   if (!scale) words.push("scores not divided by √d");
   if (temperature !== 1) words.push(`attention’s temperature ${temperature}`);
   if (position !== "learned") words.push(position === "none" ? "no positions" : "positions reversed");
-  if (answer !== 1) words.push(`the answer’s temperature ${answer}`);
   if (order) words.push(new Set(order).size < order.length ? "patches repeated" : "patches moved");
   if (hidden.length) words.push(`${hidden.length === 1 ? `patch ${hidden[0]}` : `${hidden.length} patches`} hidden`);
+  if (learned !== null) words.push(`as it was after ${states[learned].name}`);
   return words;
 }
 
@@ -64,27 +56,4 @@ export function whatIsOff({ layer, isOn }, part) {
     return `The ${what} of block ${layer} is switched off, so it adds nothing: ${after} = ${before}.`;
   }
   return `The ${what} of block ${layer} is switched off, and so is the shortcut beside it: ${after} is all zeros.`;
-}
-
-// Whether changes that somebody else wrote can be made to this model.
-export function fits(changes, config) {
-  const { off, scale, temperature, position, answer, order, hidden } = changes;
-  const parts = partsOf(config);
-  const isPatch = (n) => Number.isInteger(n) && n >= 0 && n < config.patches;
-  const isEachOnce = (list) => new Set(list).size === list.length;
-  const isTemperature = (value) => typeof value === "number" && value >= 0.1 && value <= 10;
-  const isOrder = Array.isArray(order) && order.length === config.patches && order.every(isPatch);
-  return (
-    Array.isArray(off) &&
-    off.every((name) => parts.includes(name)) &&
-    isEachOnce(off) &&
-    typeof scale === "boolean" &&
-    isTemperature(temperature) &&
-    POSITIONS.includes(position) &&
-    isTemperature(answer) &&
-    (order === null || isOrder) &&
-    Array.isArray(hidden) &&
-    hidden.every(isPatch) &&
-    isEachOnce(hidden)
-  );
 }

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor
 
 from vit_tutorial import data
 from vit_tutorial.data import LabelledImages, denormalise
-from vit_tutorial.live.page import Live, page
+from vit_tutorial.live.html import check_page
+from vit_tutorial.live.page import Live, State, page
 from vit_tutorial.options.live import LiveOptions
-from vit_tutorial.pages.page import check_page
 from vit_tutorial.predict import open_all
 from vit_tutorial.weights import load
 
@@ -33,11 +35,13 @@ SETS: dict[str, Callable[[], LabelledImages]] = {  # the test pictures of each m
 }
 
 
-def shipped(name: str = "digits") -> Live:
+def shipped(name: str = "digits", *, states: bool = False, doors: Mapping[str, str] | None = None) -> Live:
     """The page of a model that comes with the package, with a test picture of each class to begin with.
 
     Args:
         name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "photographs".
+        states: for digits, with a slider from noise to trained, which takes another 1.3 MB.
+        doors: as :func:`page` has them.
 
     Raises:
         ValueError: another name.
@@ -48,7 +52,29 @@ def shipped(name: str = "digits") -> Live:
             f"{name!r} has no pictures of its own here: use digits, shapes or photographs, or live.page(model, samples)"
         )
     model, classes, preprocess = load(weights)
-    return page(model, samples_of(weights), classes, preprocess, titles=classes, tried=tried_on(weights))
+    learned = states_of(weights) if states else None
+    return page(
+        model,
+        samples_of(weights),
+        classes,
+        preprocess,
+        titles=classes,
+        tried=tried_on(weights),
+        states=learned,
+        doors=doors,
+    )
+
+
+def states_of(weights: str) -> dict[str, State]:
+    """What a shipped model's weights were after some epochs (benchmarks/learning_states.py), by name; {}: not known."""
+    file = files("vit_tutorial.weights") / "checkpoints" / weights / "states.safetensors"
+    if not file.is_file():
+        return {}
+    states: dict[str, State] = {}
+    for key, tensor in safetensors.torch.load(file.read_bytes()).items():
+        epoch, _, name = key.partition(".")
+        states.setdefault(epoch, {})[name] = tensor
+    return {f"{epoch} epochs": states[epoch] for epoch in sorted(states, key=int)}
 
 
 def tried_on(weights: str) -> Tensor:
@@ -92,7 +118,7 @@ def run(options: LiveOptions) -> None:
     if options.photos:
         made, skipped = _of_photographs(weights, options)
     elif weights in SETS:
-        made = shipped(weights)
+        made = shipped(weights, states=True)
     else:
         made = _of_run(weights)
     made.save(options.out)
@@ -103,10 +129,10 @@ def run(options: LiveOptions) -> None:
 
 def _of_photographs(weights: str, options: LiveOptions) -> tuple[Live, list[str]]:
     """The page of a model with somebody's own photographs, and a line for each that can't be read."""
-    files, photos, skipped = open_all(options.photos)
+    names, photos, skipped = open_all(options.photos)
     model, classes, preprocess = load(weights, image_size=options.image_size)
     images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
-    titles = [Path(path).name.encode(errors="replace").decode() for path in files]
+    titles = [Path(path).name.encode(errors="replace").decode() for path in names]
     samples = denormalise(images, preprocess).clamp(0, 1)
     least, most = OWN_TRIED
     tried = samples[:most] if len(samples) >= least else None

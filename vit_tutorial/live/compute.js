@@ -1,27 +1,34 @@
 // Passes of the model, so that the page shows the newest picture and changes.
 
-import { isChanged } from "./changes.js";
+import { AS_TRAINED, isChanged } from "./changes.js";
 import { finish, vit } from "./model.js";
 import { normalise, rearrange } from "./pictures.js";
 
 const SLICE = 12; // milliseconds of computing at a time: a frame has 17
 const nextFrame = () => new Promise(requestAnimationFrame);
 
-export function pass({ data, weights, config }, picture, changes = {}) {
-  return vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
+// The weights as they are, or as they were at some moment of the training.
+export const weightsOf = ({ weights, states }, { learned = null }) =>
+  learned === null ? weights : states[learned].weights;
+
+export function pass(page, picture, changes = AS_TRAINED) {
+  const { data, config } = page;
+  const image = normalise(rearrange(picture, data, changes), data);
+  return vit(image, weightsOf(page, changes), config, changes);
 }
 
 export const run = (page, picture, changes) => finish(pass(page, picture, changes));
 
 function* bothPasses(page, { picture, changes }) {
-  const before = page.of.picture === picture ? page.before : yield* pass(page, picture);
+  const { shown } = page;
+  const before = shown.of.picture === picture ? shown.before : yield* pass(page, picture);
   const now = isChanged(changes) ? yield* pass(page, picture, changes) : before;
   return { now, before, of: { picture, changes } };
 }
 
 // At once, before the page is drawn for the first time.
 export function computeNow(page) {
-  Object.assign(page, finish(bothPasses(page, page.state)));
+  Object.assign(page.shown, finish(bothPasses(page, page.state)));
 }
 
 // A pass may take longer than a frame: so it is made in slices, and between them the page draws and hears the reader.
@@ -52,12 +59,12 @@ export function catchingUp(page, draw) {
     const wanted = { picture: state.picture, changes: state.changes };
     const found = await inSlices(bothPasses(page, wanted), () => state.isDrawing || isNewest(wanted));
     if (!found) return;
-    Object.assign(page, found);
+    Object.assign(page.shown, found);
     draw();
   }
 
   return async () => {
-    while (!isNewest(page.of)) {
+    while (!isNewest(page.shown.of)) {
       underWay ??= once().finally(() => {
         underWay = null;
       });

@@ -1,9 +1,10 @@
 // What every file of the page works on: the model, what is chosen, and what is shown.
 
-import { bytes, pixelsOf } from "../pages/page.js";
 import { AS_TRAINED } from "./changes.js";
+import { bytes, pixelsOf } from "./dom.js";
 import { unpack } from "./model.js";
 import { lightUp } from "./sources.js";
+import { storyOf } from "./story.js";
 
 const GREY = Uint32Array.from({ length: 256 }, (_, level) => ((255 << 24) | (0x010101 * level)) >>> 0);
 
@@ -37,6 +38,9 @@ export function contextOf({ host, root, data }) {
     classes: data.classes,
     isOfDigits: sizes.C === 1 && data.classes.every((name) => /^\d$/.test(name)),
     weights: unpack(data.weights),
+    states: data.states.map(({ name, values }) => {
+      return { name, weights: unpack({ names: data.weights.names, half: true, values }) };
+    }), // of the training, the first one noise
     white: data.samples.white,
     pixels: { signed: pixelsOf(data.signed), heat: pixelsOf(data.heat), grey: GREY },
     sizes,
@@ -52,7 +56,9 @@ export function contextOf({ host, root, data }) {
     tokenName: (token) => (token < prefix ? "class token" : `patch ${token - prefix}`),
     theName: (token) => `${token < prefix ? "the " : ""}${page.tokenName(token)}`,
     placeOf: (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`),
+    colourOf: (name) => getComputedStyle(host).getPropertyValue(name).trim(),
     blue: getComputedStyle(host).getPropertyValue("--query").trim(),
+    scratch: new OffscreenCanvas(sizes.W, sizes.H), // the picture, to cut patches from
     views: [], // what shows numbers: {station, name, light}
     past: [], // pictures and changes to go back to
     state: {
@@ -66,21 +72,23 @@ export function contextOf({ host, root, data }) {
       station: "patches",
       token: middle,
       previous: null, // the token that was chosen before
+      guess: null, // the patch that the reader thinks it will look at
       layer: 0,
       head: 0,
-      method: "head", // of where it looks: a head, the mean of a block's, or rollout
       row: 0, // of E, whose sum is shown
       unit: null, // the hidden unit that was pointed at; null: the one that the token excites most
       isDrawing: false,
       isFine: false, // every step of a block is shown
       isCutting: false, // a click on a part of the map cuts it, in place of opening it
     },
-    // What the page shows: a pass, another of the model as it was trained, and the picture and changes of both.
-    now: null,
-    before: null,
-    of: {},
-    trying: 0, // how often a part was tried, or what was tried forgotten
+    // A pass, another of the model as it was trained, and the picture and changes of both.
+    shown: { now: null, before: null, of: {} },
+    map: {}, // the diagram: how it is laid out, and its elements
+    meaning: {}, // the sheet of pictures that parts answer to, and where in it they are
+    watch: {}, // attention as it happens: the beat, whether it moves on, and the scene that it shows
+    trials: { count: 0 }, // how often a part was tried, or what was tried forgotten
   };
   page.lightUp = (place, lights) => lightUp(page, place, lights);
+  page.stops = storyOf(page);
   return page;
 }

@@ -1,6 +1,6 @@
 // What is chosen of the model: a station, a block, a head.
 
-import { make } from "../pages/page.js";
+import { make } from "./dom.js";
 import { STATIONS } from "./stations/index.js";
 
 // The first is chosen.
@@ -19,7 +19,7 @@ export function go(page, name, { layer, head } = {}) {
   if (name !== state.station) state.isCutting = name === "what-if";
   state.station = name;
   if (layer !== undefined) state.layer = layer;
-  if (head !== undefined) Object.assign(state, { head, method: "head" });
+  if (head !== undefined) state.head = head;
   const { title, hasLayers, hasHeads } = STATIONS[name];
   $(".panel").setAttribute("aria-label", title);
   for (const part of $$(".station")) part.classList.toggle("hidden", part.dataset.station !== name);

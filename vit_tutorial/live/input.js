@@ -1,13 +1,10 @@
 // The picture that the model is given: drawn, chosen, opened, dropped or pasted.
 
-import { make } from "../pages/page.js";
-import { percent } from "./cells.js";
 import { isArranged } from "./changes.js";
 import { radios } from "./controls.js";
-import { COLOURS, drawingPad } from "./pad.js";
+import { make } from "./dom.js";
+import { drawingPad } from "./pad.js";
 import { readPhoto, rearrange } from "./pictures.js";
-
-const SURE = 0.7;
 
 // What was done to a drawing before the model saw it.
 function fitted(frame, isOfDigits) {
@@ -64,13 +61,6 @@ export async function choosePicture(page, picture, { sample = -1, ink = picture,
   page.sayAnswer();
 }
 
-// A photographed digit is taken for another more often where the answer has a small share.
-function doubtOf({ isOfDigits, now }) {
-  const share = Math.max(...now.probabilities);
-  if (!isOfDigits || share >= SURE) return "";
-  return ` With ${percent(share)} the model isn’t sure: try a thicker pen, or a plain ground.`;
-}
-
 async function takePhoto(page, file) {
   const { $, data, white } = page;
   try {
@@ -78,15 +68,9 @@ async function takePhoto(page, file) {
     const { picture, done } = await readPhoto(file, data);
     const taken = picture.map((v) => Math.round(white * v) / white);
     await choosePicture(page, taken, { message: done });
-    if (page.state.picture === taken) tell(page, done + doubtOf(page));
   } catch (error) {
     $(".message").textContent = error.message;
   }
-}
-
-function takeFirst(page, files, otherwise) {
-  if (files.length) takePhoto(page, files[0]);
-  else page.$(".message").textContent = otherwise;
 }
 
 export function buildPictures(page, images) {
@@ -102,37 +86,17 @@ export function buildPictures(page, images) {
     input.value = "";
   };
   const section = $(".live");
-  section.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    section.classList.add("dropping");
-  });
-  section.addEventListener("dragleave", () => section.classList.remove("dropping"));
+  section.addEventListener("dragover", (event) => event.preventDefault());
   section.addEventListener("drop", (event) => {
     event.preventDefault();
-    section.classList.remove("dropping");
-    takeFirst(page, event.dataTransfer.files, "That was not a file: drop a picture from your computer.");
-  });
-  section.tabIndex = -1; // so that what is pasted reaches it after a click anywhere
-  section.addEventListener("paste", (event) => {
-    takeFirst(page, event.clipboardData.files, "What you pasted is not a picture: copy a picture first.");
+    const [file] = event.dataTransfer.files;
+    if (file) takePhoto(page, file);
+    else $(".message").textContent = "That was not a file: drop a picture from your computer.";
   });
 }
 
-export function buildPens({ $, pad, sizes }) {
-  if (sizes.C === 1) {
-    const pens = { Draw: "white", Erase: "black" };
-    const texts = Object.keys(pens);
-    const labels = texts.map((text) => make("span", { textContent: text, title: text }));
-    $(".colours").classList.add("modes");
-    radios($(".colours"), "pen", labels, (i) => pad.choose(pens[texts[i]]));
-    return;
-  }
-  const names = Object.keys(COLOURS);
-  const swatches = names.map((name) => {
-    const swatch = make("span", { title: name }, make("span", { className: "spoken", textContent: name }));
-    swatch.style.background = `rgb(${COLOURS[name].map((v) => Math.round(255 * v)).join(" ")})`;
-    return swatch;
-  });
-  $(".colours").classList.add("swatches");
-  radios($(".colours"), "pen", swatches, (i) => pad.choose(names[i]));
+export function buildPens({ $, pad }) {
+  const pens = ["Draw", "Erase"];
+  const labels = pens.map((textContent) => make("span", { textContent }));
+  radios($(".colours"), "pen", labels, (i) => pad.choose(1 - i));
 }

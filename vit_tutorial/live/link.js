@@ -1,9 +1,6 @@
 // All of the page's state as text for an address, and back.
 
-import { bytes } from "../pages/page.js";
-import { AS_TRAINED, fits, tidied } from "./changes.js";
-import { STATIONS } from "./stations/index.js";
-import { METHODS } from "./stations/looks.js";
+import { bytes } from "./dom.js";
 
 const textOf = (values, white) => btoa(String.fromCharCode(...Uint8Array.from(values, (v) => Math.round(white * v))));
 
@@ -14,8 +11,8 @@ function idOf({ data }) {
 }
 
 function pack(page) {
-  const { sample, changes, station, token, layer, head, method, picture, stop, isAway, isWhole } = page.state;
-  const packed = { id: idOf(page), sample, changes, station, token, layer, head, method, stop, isAway, isWhole };
+  const { sample, changes, station, token, layer, head, picture, stop, isAway, isWhole } = page.state;
+  const packed = { id: idOf(page), sample, changes, station, token, layer, head, stop, isAway, isWhole };
   if (sample < 0) {
     packed.picture = textOf(picture, page.white);
     packed.ink = textOf(page.pad.ink(), 255); // finer than the picture
@@ -24,49 +21,27 @@ function pack(page) {
   return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
-// Numbers in [0, 1], as many as there must be; an Error otherwise.
+// Numbers in [0, 1], as many as there must be.
 function numbersOf(text, white, count) {
   const levels = bytes(text);
-  if (levels.length !== count || levels.some((level) => level > white)) throw new Error("not a picture");
+  if (levels.length !== count) throw new Error("not a picture");
   return Float32Array.from(levels, (level) => level / white);
 }
 
 // The state that a link holds, and the ink of its drawing; an Error if it is damaged, or of another model.
 function unpackLink(page, text) {
-  const { samples, sizes, white, pad } = page;
-  const packed = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
-  const { id, sample, station, token, layer, head, method, stop, isAway, isWhole } = packed;
-  const isIndex = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
-  const changes = Object.fromEntries(Object.keys(AS_TRAINED).map((name) => [name, packed.changes[name]]));
-  const isSound =
-    id === idOf(page) &&
-    (sample === -1 || isIndex(sample, samples.length)) &&
-    fits(changes, page.config) &&
-    Object.hasOwn(STATIONS, station) &&
-    Object.hasOwn(METHODS, method) &&
-    isIndex(token, sizes.T) &&
-    isIndex(layer, sizes.L) &&
-    isIndex(head, sizes.h) &&
-    isIndex(stop, page.stops.length) &&
-    typeof isAway === "boolean" &&
-    typeof isWhole === "boolean";
-  if (!isSound) throw new Error("damaged, or of another model");
-  const state = { sample, changes: tidied(changes), station, token, layer, head, method, stop, isAway, isWhole };
-  if (sample >= 0) return { state: { ...state, picture: samples[sample] }, ink: samples[sample] };
-  const picture = numbersOf(packed.picture, white, samples[0].length);
-  return { state: { ...state, picture }, ink: numbersOf(packed.ink, 255, pad.ink().length) };
+  const { samples, white, pad } = page;
+  const { id, picture, ink, ...state } = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
+  if (id !== idOf(page)) throw new Error("of another model");
+  if (state.sample >= 0) return { state: { ...state, picture: samples[state.sample] }, ink: samples[state.sample] };
+  const drawn = numbersOf(picture, white, samples[0].length);
+  return { state: { ...state, picture: drawn }, ink: numbersOf(ink, 255, pad.ink().length) };
 }
 
-// What the link in an address holds, {state, ink}; null: there is none, or none for this page, which says so.
+// What the link in an address holds, {state, ink}; null: there is none.
 export function linkIn(page, hash) {
   const found = /[#&]live=([\w-]+)/.exec(hash);
-  if (!found) return null;
-  try {
-    return unpackLink(page, found[1]);
-  } catch {
-    page.$(".message").textContent = "The link is damaged, or was made for another model: the page stays as it is.";
-    return null;
-  }
+  return found && unpackLink(page, found[1]);
 }
 
 export async function copyLink(page) {

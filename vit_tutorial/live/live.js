@@ -1,23 +1,25 @@
 // The live page: what happens when the picture, the model or what is chosen changes.
 
-import { begin, isStill } from "../pages/page.js";
 import { followAddress } from "./address.js";
 import { answerOf, drawAnswer, drawSizes } from "./answer.js";
 import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
 import { contextOf } from "./context.js";
 import { buildDepth, drawDepth, go } from "./controls.js";
+import { begin, isStill } from "./dom.js";
 import { buildPad, buildPens, buildPictures } from "./input.js";
 import { copyLink } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
 import { buildMeaning, drawMeaning } from "./meaning.js";
 import { lens } from "./model.js";
 import { buildPicker, chooseToken, drawPicker } from "./picker.js";
-import { fitPhoto } from "./pictures.js";
+import { buildQuestions, drawQuestions } from "./questions.js";
 import { sceneOf, slotsOf } from "./scene.js";
 import { STATIONS } from "./stations/index.js";
 import { forgetTried } from "./stations/what_if.js";
-import { drawOffers, tourOf } from "./tour.js";
+import { isTold } from "./story.js";
+import { tourOf } from "./tour.js";
+import { buildWords } from "./words.js";
 
 const MOST_UNDONE = 200;
 
@@ -27,8 +29,8 @@ function makeDrawing(page) {
   const slots = slotsOf(page);
   page.draw = () => {
     drawAnswer(page);
-    drawOffers(page);
     drawPicker(page);
+    $$(".learned").forEach((part) => part.classList.toggle("hidden", !page.states.length || !isTold(page, "learned")));
     const isPatch = state.token >= sizes.prefix;
     $$(".of-patch").forEach((element) => element.classList.toggle("hidden", !isPatch));
     $$(".of-class").forEach((element) => element.classList.toggle("hidden", isPatch));
@@ -36,6 +38,7 @@ function makeDrawing(page) {
     drawDepth(page, scene);
     drawMap(page, scene);
     drawMeaning(page, scene);
+    drawQuestions(page);
     for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(scene);
     STATIONS[state.station].draw?.(page, scene);
   };
@@ -64,13 +67,13 @@ function makeChanging(page) {
     STATIONS["what-if"].draw(page);
     await page.catchUp();
   };
-  page.sayAnswer = () => say(`It says ${answerOf(page, page.now)}`);
+  page.sayAnswer = () => say(`It says ${answerOf(page, page.shown.now)}`);
 
   page.change = async (changes, { canUndo = true } = {}) => {
     if (canUndo) page.remember();
     state.changes = tidied({ ...state.changes, ...changes });
     await page.follow();
-    say(`${$(".list").textContent || "As trained"}. It says ${answerOf(page, page.now)}`);
+    say(`${$(".list").textContent || "As trained"}. It says ${answerOf(page, page.shown.now)}`);
   };
 
   page.undo = async () => {
@@ -119,12 +122,16 @@ function start({ host, root, data, images }) {
   buildPad(page);
   buildPens(page);
   buildPictures(page, images);
+  buildQuestions(page);
+  buildWords(page);
   wireButtons(page, tour);
 
+  STATIONS["what-if"].draw(page);
   page.pad.show(page.state.picture);
   computeNow(page);
   tour.begin();
   followAddress(page, tour);
+  Object.freeze(page); // from here on only what it holds changes: state, shown, map, meaning, trials, past
   // In the browser's console: $0.live.run(picture) gives every number of a pass, as the package names them.
   host.live = {
     config: page.config,
@@ -132,7 +139,6 @@ function start({ host, root, data, images }) {
     state: page.state,
     run: (picture, changes) => run(page, picture, changes),
     lens: (one) => lens(one, page.weights, page.config),
-    fitPhoto: (rgba, size) => fitPhoto(rgba, size, data),
   };
 }
 

@@ -1,19 +1,17 @@
 // The whole model in one picture, always there: what goes where, how much of it, and what is off. A click on a part
 // opens its station, or cuts the part. Lying, it runs from left to right; upright, on a phone, from the top down.
 
-import { clamp, hasModifier, make } from "../pages/page.js";
 import { toggled } from "./changes.js";
-import { drawLooks } from "./looks.js";
-import { EDGE, frameOf, linesOf, partsOfMap, planOf, reachOf } from "./map_layout.js";
+import { clamp, hasModifier, make } from "./dom.js";
+import { AFTER, BEFORE, EDGE, frameOf, linesOf, partsOfMap, planOf, reachOf } from "./map_layout.js";
 import { isTold, reached } from "./story.js";
-import { isRead, streamOf } from "./stream.js";
+import { drawThumbnails } from "./thumbnails.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDEST = 9; // pixels of the widest line
 
 function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const words = { picture: 30, patches: 90, tokens: 150, answer: end + 122 };
+  const words = { ...BEFORE, answer: end + AFTER.answer };
   return Object.entries(words).map(([textContent, a]) => {
     const element = make("span", { className: "caption", textContent, ariaHidden: "true" });
     const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
@@ -30,70 +28,46 @@ function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, 
   button.append(make("span", { textContent: text }));
   button.setAttribute("aria-label", label);
   Object.assign(button.dataset, { to }, part && { part }, step !== undefined && { step });
-  if (part) button.onpointerenter = () => point(page, part);
-  button.onpointerleave = () => point(page, null);
   button.onclick = () => {
-    const isSameMap = head !== undefined && page.state.station === "looks";
-    if (!page.state.isCutting) page.walk(isSameMap ? "looks" : to, { layer, head });
-    else if (part) page.cut(part);
-    else sayUncut(page);
+    if (page.state.isCutting && part) page.cut(part);
+    else page.walk(to, { layer, head });
   };
   return button;
 }
 
-function sayUncut({ $, say }) {
-  const text = "This can’t be cut: choose Open parts to open it.";
-  $(".model .key").textContent = text;
-  say(text);
-}
-
-// Lights up what a part consists of; null: nothing.
-function point({ mapLines, mapFrames }, part) {
-  for (const { path, parts } of mapLines) path.classList.toggle("pointed", parts.includes(part));
-  mapFrames.forEach((frame, layer) => frame.classList.toggle("pointed", part === `blocks.${layer}`));
-}
-
 // Lays the map out for the width that there is.
 function lay(page) {
-  const { $, sizes } = page;
+  const { $, sizes, map } = page;
   const width = Math.floor($(".map").clientWidth);
-  if (!width || page.mapWidth === width) return;
-  page.mapWidth = width;
+  if (!width || map.width === width) return;
   const plan = planOf(sizes, width);
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("width", String(plan.size[0]));
   svg.setAttribute("height", String(plan.size[1]));
-  page.mapLines = linesOf(plan).map((line) => {
+  const lines = linesOf(plan).map((line) => {
     const path = document.createElementNS(SVG, "path");
     path.setAttribute("d", line.d);
-    path.dataset.of = line.of;
     svg.append(path);
     return { ...line, path };
   });
-  page.mapFrames = plan.blocks.map((layer) => {
+  const frames = plan.blocks.map((layer) => {
     const frame = document.createElementNS(SVG, "rect");
     svg.prepend(frame);
     for (const [name, value] of Object.entries(frameOf(plan, layer))) frame.setAttribute(name, String(value));
     return frame;
   });
-  page.mapParts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(page, plan, part) }));
-  page.mapParts[0].button.tabIndex = 0; // arrow keys lead to the others
+  const parts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(page, plan, part) }));
+  parts[0].button.tabIndex = 0; // arrow keys lead to the others
   const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
   Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
-  page.mapDot = make("i", { className: "token-dot", ariaHidden: "true" }); // where the followed token is
   const captions = captionsOf(plan);
-  Object.assign(page, { mapPlan: plan, mapCaptions: captions });
-  inner.append(
-    svg,
-    ...captions.map(({ element }) => element),
-    ...page.mapParts.map(({ button }) => button),
-    page.mapDot,
-  );
+  Object.assign(map, { width, plan, lines, frames, parts, captions });
+  inner.append(svg, ...captions.map(({ element }) => element), ...parts.map(({ button }) => button));
   $(".map").replaceChildren(inner);
 }
 
 function walkWith(page, event) {
-  const buttons = page.mapParts.map(({ button }) => button).filter((button) => !button.matches(".hidden"));
+  const buttons = page.map.parts.map(({ button }) => button).filter((button) => !button.matches(".hidden"));
   const at = buttons.indexOf(event.target);
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   const ends = { Home: 0, End: buttons.length - 1 };
@@ -152,42 +126,19 @@ function drawPart({ state }, { button, part, label, to, layer, head }) {
   button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : opens;
 }
 
-// Moves the dot to the part whose station is open.
-function moveDot(page) {
-  const { $, state, sizes, config, mapParts, mapDot, mapAt, mapWidth } = page;
-  const { station, layer, token } = state;
-  const isHere = (part) =>
-    part.to === station && (part.layer ?? layer) === layer && !("head" in part || "step" in part);
-  const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
-  const isUnread = station === "head" && !isRead(config, token);
-  mapDot.classList.toggle("hidden", !place || isUnread);
-  mapDot.classList.toggle("of-class-token", token < sizes.prefix);
-  if (!place) return;
-  const { left, top, width, height } = place.button.style;
-  if (mapAt !== `${station} ${layer}`) $(".map").scrollLeft = parseFloat(left) - mapWidth / 2;
-  page.mapAt = `${station} ${layer}`;
-  const { look, h } = place; // the dot covers no name: it stands in a picture's corner, beside a word, else above
-  const [across, down] = look ? [-0.33, 0.42] : h < 28 ? [0.63, 0] : [0, -0.5];
-  Object.assign(mapDot.style, {
-    left: `calc(${left} + ${across} * ${width})`,
-    top: `calc(${top} + ${down} * ${height})`,
-  });
-}
-
 function keyOf(page) {
-  const { $, state, theName } = page;
   if (!isTold(page, "attention")) return "";
-  const lines = `Thick, blue lines: ${theName(state.token)} has large numbers there. Small squares: where it looks.`;
-  const where = $(".map .upright") ? "Left" : "Below";
-  return isTold(page, "layers") ? `${lines} ${where}: the answer so far.` : lines;
+  const looks = `Small squares: where ${page.theName(page.state.token)} looks.`;
+  return isTold(page, "layers") ? `${looks} Between blocks: the answer so far.` : looks;
 }
 
 // Hides what the story hasn't come to yet.
 function grow(page) {
-  const { $, mapPlan: plan, mapCaptions, mapParts } = page;
+  const { $, map } = page;
+  const { plan } = map;
   const reach = reachOf(plan, reached(page));
-  for (const { a, element } of mapCaptions) element.classList.toggle("hidden", a > reach);
-  for (const { a, w, h, step, button } of mapParts) {
+  for (const { a, element } of map.captions) element.classList.toggle("hidden", a > reach);
+  for (const { a, w, h, step, button } of map.parts) {
     const end = a + (plan.isUpright ? h : w) / 2;
     button.classList.toggle("hidden", end > reach || (step !== undefined && !isTold(page, "layers")));
   }
@@ -203,8 +154,8 @@ function grow(page) {
 }
 
 export function drawMap(page, scene) {
-  if (!page.mapParts) return;
-  const { $$, state } = page;
+  const { $$, map, state } = page;
+  if (!map.parts) return;
   const { off } = state.changes;
   for (const input of $$('[name="cutting"]')) input.checked = (input.value === "cut") === state.isCutting;
   for (const button of $$(".also [data-to]")) {
@@ -212,19 +163,14 @@ export function drawMap(page, scene) {
   }
   page.$(".map").classList.toggle("cutting", state.isCutting);
   page.$(".model .key").textContent = keyOf(page);
-  const widths = streamOf(page, scene);
-  for (const { path, of, parts } of page.mapLines) {
+  for (const { path, parts } of map.lines) {
     path.classList.toggle(
       "cut",
       parts.some((part) => isOff(off, part)),
     );
-    const share = of.endsWith("each") ? 0 : widths[of];
-    path.style.strokeWidth = clamp(WIDEST * share, 1.2, WIDEST);
-    path.style.setProperty("--share", `${35 + 60 * share}%`);
   }
-  page.mapFrames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
-  for (const part of page.mapParts) drawPart(page, part);
+  map.frames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
+  for (const part of map.parts) drawPart(page, part);
   grow(page);
-  moveDot(page);
-  drawLooks(page, scene);
+  drawThumbnails(page, scene);
 }

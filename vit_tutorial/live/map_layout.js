@@ -1,17 +1,23 @@
 // Where the diagram's parts lie, and how its lines run. Lying, it runs from left to right; upright, on a phone, from the
 // top down. "Along" is the way through the model; "across" is the distance from the stream of tokens.
 
-import { clamp } from "../pages/page.js";
+import { clamp } from "./dom.js";
 
 const SHORTEST = 76; // pixels of a block that lies, at least; where these have no room, the map stands
 export const EDGE = { begin: 190, end: 158 }; // what stands before the blocks, and after them
+export const BEFORE = { picture: 30, patches: 90, tokens: 150 }; // pixels along, of what stands before the blocks
+export const AFTER = { classifier: 46, answer: 122 }; // and after their end
+const PICTURE = 54; // pixels of a picture
+const NEAREST = 26; // pixels across, from the stream to the first head
+// Along a block, as shares of it: where lines leave the stream, pass heads or the MLP, and come back to it.
+const AT = { in: 0.04, heads: 0.3, middle: 0.56, mlpIn: 0.62, mlp: 0.8, out: 0.98, next: 1.04 };
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 export function planOf({ L, h }, width) {
   const isUpright = width < Math.min(760, EDGE.begin + L * SHORTEST + EDGE.end);
   const head = isUpright ? clamp(Math.max(112, width - 270) / h, 16, 60) : clamp(120 / h, 16, 24);
   const block = isUpright ? 128 : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
-  const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
+  const top = NEAREST + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 48;
   const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
@@ -30,7 +36,7 @@ export function planOf({ L, h }, width) {
 }
 
 // Where a head is: head 0 is the uppermost, or the leftmost.
-const acrossOf = ({ isUpright, head, heads }, i) => 26 + ((isUpright ? i : heads.length - 1 - i) + 0.5) * head;
+const acrossOf = ({ isUpright, head, heads }, i) => NEAREST + ((isUpright ? i : heads.length - 1 - i) + 0.5) * head;
 
 // A line that leaves and arrives along the way.
 function curve({ place }, [a, c], [toA, toC]) {
@@ -39,42 +45,41 @@ function curve({ place }, [a, c], [toA, toC]) {
   return `M ${points[0]} C ${points.slice(1).join(", ")}`;
 }
 
-// The lines within a block: {d, of: what its width is, parts: it is cut where one of these is off}.
+// The lines within a block: {d, parts: it is cut where one of these is off}.
 function blockLines(plan, layer) {
   const { block, heads, top } = plan;
   const a = EDGE.begin + layer * block;
   const at = (share) => a + share * block;
   const name = `blocks.${layer}`;
   const attention = [name, `${name}.attention`];
-  const line = (from, to, of, parts) => ({ d: curve(plan, from, to), of: `${layer}.${of}`, parts });
+  const line = (from, to, parts = []) => ({ d: curve(plan, from, to), parts });
   const toHeads = heads.flatMap((i) => {
     const parts = [...attention, `${name}.attention.heads.${i}`];
-    return [
-      line([at(0.04), 0], [at(0.3), acrossOf(plan, i)], "each", parts),
-      line([at(0.3), acrossOf(plan, i)], [at(0.56), 0], `head ${i}`, parts),
-    ];
+    const atHead = [at(AT.heads), acrossOf(plan, i)];
+    return [line([at(AT.in), 0], atHead, parts), line(atHead, [at(AT.middle), 0], parts)];
   });
   const mlp = [name, `${name}.mlp`];
+  const atMlp = [at(AT.mlp), (NEAREST + top) / 2];
   return [
-    line([at(0.04), 0], [at(0.56), 0], "input", [`${name}.attention.residual`]),
-    line([at(0.56), 0], [at(0.62), 0], "middle", []),
-    line([at(0.62), 0], [at(0.98), 0], "middle", [`${name}.mlp.residual`]),
-    line([at(0.98), 0], [at(1.04), 0], "out", []),
+    line([at(AT.in), 0], [at(AT.middle), 0], [`${name}.attention.residual`]),
+    line([at(AT.middle), 0], [at(AT.mlpIn), 0]),
+    line([at(AT.mlpIn), 0], [at(AT.out), 0], [`${name}.mlp.residual`]),
+    line([at(AT.out), 0], [at(AT.next), 0]),
     ...toHeads,
-    line([at(0.62), 0], [at(0.8), (26 + top) / 2], "each", mlp),
-    line([at(0.8), (26 + top) / 2], [at(0.98), 0], "mlp", mlp),
+    line([at(AT.mlpIn), 0], atMlp, mlp),
+    line(atMlp, [at(AT.out), 0], mlp),
   ];
 }
 
 export function linesOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const line = (from, to, of) => ({ d: curve(plan, [from, 0], [to, 0]), of, parts: [] });
+  const line = (from, to) => ({ d: curve(plan, [from, 0], [to, 0]), parts: [] });
   const ends = [
-    line(30, 90, "each"),
-    line(90, 150, "each"),
-    line(150, EDGE.begin + 0.04 * plan.block, "0.input"),
-    line(end + 0.04 * plan.block, end + 46, "read"),
-    line(end + 46, end + 122, "each"),
+    line(BEFORE.picture, BEFORE.patches),
+    line(BEFORE.patches, BEFORE.tokens),
+    line(BEFORE.tokens, EDGE.begin + AT.in * plan.block),
+    line(end + AT.in * plan.block, end + AFTER.classifier),
+    line(end + AFTER.classifier, end + AFTER.answer),
   ];
   return [...ends, ...plan.blocks.flatMap((layer) => blockLines(plan, layer))];
 }
@@ -83,10 +88,10 @@ export function linesOf(plan) {
 export function reachOf({ block, blocks }, station) {
   const { begin } = EDGE;
   const ends = {
-    patches: 60,
-    embedding: 120,
+    patches: (BEFORE.picture + BEFORE.patches) / 2,
+    embedding: (BEFORE.patches + BEFORE.tokens) / 2,
     positions: begin,
-    attention: begin + Math.max(0.62 * block, 76),
+    attention: begin + Math.max(AT.mlpIn * block, SHORTEST),
     mlp: begin + block,
   };
   return ends[station] ?? (station === "layers" ? begin + blocks.length * block + 34 : Infinity);
@@ -104,25 +109,26 @@ function blockParts(plan, layer) {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
   };
   const parts = heads.map((i) => {
-    const c = acrossOf(plan, i);
-    const part = one(0.3, c, head - 3, head - 3, "", `.attention.heads.${i}`, `, head ${i}`, "attention");
+    const part = one(
+      AT.heads,
+      acrossOf(plan, i),
+      head - 3,
+      head - 3,
+      "",
+      `.attention.heads.${i}`,
+      `, head ${i}`,
+      "attention",
+    );
     return { ...part, head: i };
   });
+  const middle = isUpright ? AT.heads : Math.max(0.34, 38 / block); // of the word attention, which needs room
   return [
-    one(isUpright ? 0.8 : 0.5, words[1], ...word, `block ${layer}`, "", "", "attention"),
-    one(
-      isUpright ? 0.3 : Math.max(0.34, 38 / block),
-      words[0],
-      ...word,
-      "attention",
-      ".attention",
-      ", attention",
-      "attention",
-    ),
+    one(isUpright ? AT.mlp : 0.5, words[1], ...word, `block ${layer}`, "", "", "attention"),
+    one(middle, words[0], ...word, "attention", ".attention", ", attention", "attention"),
     ...parts,
-    one(0.3, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
-    one(0.8, (26 + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
-    one(0.8, 0, ...shortcut, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
+    one(AT.heads, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
+    one(AT.mlp, (NEAREST + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
+    one(AT.mlp, 0, ...shortcut, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
   ];
 }
 
@@ -138,28 +144,19 @@ export function frameOf(plan, layer) {
 
 export function partsOfMap(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const one = (a, text, label, to, look) => ({ a, c: 0, w: 54, h: 54, text, label, to, look });
+  const one = (a, text, label, to, look) => ({ a, c: 0, w: PICTURE, h: PICTURE, text, label, to, look });
+  const under = { c: plan.isUpright ? -33 : -25, w: Math.min(64, plan.block - 2), h: 21, text: "", to: "layers" };
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
-    const a = EDGE.begin + step * plan.block + (step ? 0 : 20);
-    return {
-      a,
-      c: plan.isUpright ? -33 : -25,
-      w: Math.min(64, plan.block - 2),
-      h: 21,
-      text: "",
-      label,
-      to: "layers",
-      step,
-    };
+    return { ...under, a: EDGE.begin + step * plan.block + (step ? 0 : 20), label, step };
   });
   return [
-    one(30, "", "the picture, in patches", "patches", "picture"),
-    one(90, "E", "patches, linear embedding", "embedding", "patches"),
-    one(150, "", "tokens and positions", "positions", "tokens"),
+    one(BEFORE.picture, "", "the picture, in patches", "patches", "picture"),
+    one(BEFORE.patches, "E", "patches, linear embedding", "embedding", "patches"),
+    one(BEFORE.tokens, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 46, "classifier", "the classifier", "head"), w: 74, h: 28 },
-    { ...one(end + 122, "", "the answer", "head", "answer"), w: 62, h: 60 },
+    { ...one(end + AFTER.classifier, "classifier", "the classifier", "head"), w: 74, h: 28 },
+    { ...one(end + AFTER.answer, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }

@@ -1,6 +1,6 @@
 // What a row of E, a hidden unit or a head answers to: the patches that got most from it, in pictures it was tried on.
 
-import { bytes, drawFrame, make } from "../pages/page.js";
+import { bytes, drawFrame, make } from "./dom.js";
 
 const SIDE = 100; // pixels of a shown picture, about
 
@@ -24,27 +24,22 @@ const DOES = {
     return `lets ${whose} look at these patches more than at any in other pictures`;
   },
 };
-const PARTS = { row: "row of E", unit: "hidden unit", head: "head" };
 
 export function buildMeaning(page) {
   const { $$, data } = page;
   if (!data.meaning) {
-    for (const element of $$("[data-meaning]")) {
-      const why = "this page was made with too few pictures to try the model on";
-      const textContent = `What each ${PARTS[element.dataset.meaning]} answers to isn’t shown: ${why}.`;
-      element.replaceChildren(make("p", { className: "note", textContent }));
-    }
+    for (const element of $$("[data-meaning]")) element.remove(); // there were too few pictures to try the model on
     return;
   }
   const { sheet, shown, places } = data.meaning;
-  page.places = new Uint16Array(bytes(places).buffer); // (parts, shown, 2): a picture, a patch
+  page.meaning.places = new Uint16Array(bytes(places).buffer); // (parts, shown, 2): a picture, a patch
   for (const place of $$("[data-meaning] .seen")) place.append(...Array.from({ length: shown }, () => make("canvas")));
-  page.sheet = make("img", { src: sheet });
-  page.sheet.decode().then(page.draw, () => {});
+  page.meaning.sheet = make("img", { src: sheet });
+  page.meaning.sheet.decode().then(page.draw, () => {});
 }
 
 // The picture with a frame around the patch, so that all of it is seen.
-function drawSeen({ sheet, sizes, config, data, blue }, canvas, [picture, patch]) {
+function drawSeen({ meaning: { sheet }, sizes, config, data, blue }, canvas, [picture, patch]) {
   const { W, H, columns } = sizes;
   const ratio = window.devicePixelRatio || 1;
   const scale = Math.max(1, Math.round((SIDE * ratio) / Math.max(W, H)));
@@ -64,7 +59,8 @@ function drawSeen({ sheet, sizes, config, data, blue }, canvas, [picture, patch]
 
 // Fills what the open station has of it.
 export function drawMeaning(page, scene) {
-  if (!page.sheet?.naturalWidth) return;
+  const { sheet, places } = page.meaning;
+  if (!sheet?.naturalWidth) return;
   const { shown, count } = page.data.meaning;
   for (const step of page.$$(`[data-station="${page.state.station}"] [data-meaning]`)) {
     const kind = step.dataset.meaning;
@@ -73,7 +69,7 @@ export function drawMeaning(page, scene) {
     step.querySelector("h4").textContent = text;
     step.querySelector(".note span").textContent = `${count} pictures`;
     step.querySelectorAll("canvas").forEach((canvas, i) => {
-      drawSeen(page, canvas, page.places.subarray(start + 2 * i, start + 2 * i + 2));
+      drawSeen(page, canvas, places.subarray(start + 2 * i, start + 2 * i + 2));
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", `${text}: ${i + 1} of ${shown}`);
     });

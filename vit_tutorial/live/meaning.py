@@ -16,7 +16,7 @@ from torch import Tensor
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.pages import base64_of
+from vit_tutorial.live.html import base64_of
 from vit_tutorial.vit import ViT
 
 SHOWN = 6  # patches of each part, of as many pictures
@@ -64,7 +64,7 @@ def meaning(model: ViT, pictures: Tensor, preprocess: Preprocessing | Data | Non
     used, numbers = np.unique(places[:, :, 0].numpy(), return_inverse=True)
     places = torch.stack([torch.from_numpy(numbers), places[:, :, 1]], dim=-1)  # (parts, 6, 2)
     seen = pictures[torch.from_numpy(used)]  # (n, C, H, W)
-    seen = seen if seen.shape[1] == 3 else seen.mean(dim=1, keepdim=True)  # as pages.figure shows them
+    seen = seen if seen.shape[1] == 3 else seen.mean(dim=1, keepdim=True)  # as html.figure shows them
     levels = (255 * seen).round().to(torch.uint8).expand(-1, 3, -1, -1)  # (n, 3, H, W)
     rows = -(-len(levels) // ACROSS)
     sheet = torch.zeros(rows * ACROSS, *levels.shape[1:], dtype=torch.uint8)

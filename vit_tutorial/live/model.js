@@ -1,4 +1,4 @@
-import { bytes } from "../pages/page.js";
+import { bytes } from "./dom.js";
 
 // The Vision Transformer's forward pass. Each function is named as in the package: patchify, embed, attention, ...
 // A tensor is a Float64Array, row by row; its shape stands at the end of its line. Weights are kept in float32.
@@ -13,49 +13,27 @@ export function finish(steps) {
 // ------------------------------------------------------------------------------------------------- small parts
 
 // x Wᵀ + b, for each of the rows: (rows, in) -> (rows, out).
-// Eight sums at once, of four rows and two outputs, since fetching a number takes longer than multiplying it.
+// Four rows at once, since fetching a weight takes longer than multiplying it.
 function linear(x, { weight, bias }, rows) {
   const inputs = x.length / rows;
   const outputs = weight.length / inputs;
   const y = new Float64Array(rows * outputs);
-  for (let o = 0; o < outputs; o += 2) {
-    const p = Math.min(o + 1, outputs - 1); // at the edge the last one is done again
-    for (let row = 0; row < rows; row += 4) {
-      const row1 = Math.min(row + 1, rows - 1);
-      const row2 = Math.min(row + 2, rows - 1);
-      const row3 = Math.min(row + 3, rows - 1);
-      let o0 = bias ? bias[o] : 0;
-      let o1 = o0;
-      let o2 = o0;
-      let o3 = o0;
-      let p0 = bias ? bias[p] : 0;
-      let p1 = p0;
-      let p2 = p0;
-      let p3 = p0;
+  for (let row = 0; row < rows; row += 4) {
+    const [r0, r1, r2, r3] = [0, 1, 2, 3].map((i) => Math.min(row + i, rows - 1)); // at the end one is done again
+    for (let o = 0; o < outputs; o++) {
+      let [s0, s1, s2, s3] = [0, 0, 0, 0];
       for (let i = 0; i < inputs; i++) {
-        const wo = weight[o * inputs + i];
-        const wp = weight[p * inputs + i];
-        const x0 = x[row * inputs + i];
-        const x1 = x[row1 * inputs + i];
-        const x2 = x[row2 * inputs + i];
-        const x3 = x[row3 * inputs + i];
-        o0 += wo * x0;
-        o1 += wo * x1;
-        o2 += wo * x2;
-        o3 += wo * x3;
-        p0 += wp * x0;
-        p1 += wp * x1;
-        p2 += wp * x2;
-        p3 += wp * x3;
+        const w = weight[o * inputs + i];
+        s0 += w * x[r0 * inputs + i];
+        s1 += w * x[r1 * inputs + i];
+        s2 += w * x[r2 * inputs + i];
+        s3 += w * x[r3 * inputs + i];
       }
-      y[row * outputs + o] = o0;
-      y[row1 * outputs + o] = o1;
-      y[row2 * outputs + o] = o2;
-      y[row3 * outputs + o] = o3;
-      y[row * outputs + p] = p0;
-      y[row1 * outputs + p] = p1;
-      y[row2 * outputs + p] = p2;
-      y[row3 * outputs + p] = p3;
+      const b = bias ? bias[o] : 0;
+      y[r0 * outputs + o] = s0 + b;
+      y[r1 * outputs + o] = s1 + b;
+      y[r2 * outputs + o] = s2 + b;
+      y[r3 * outputs + o] = s3 + b;
     }
   }
   return y; // (rows, out)
@@ -245,7 +223,7 @@ function pool(z, { pool: kind, dim: D, tokens: T }) {
 }
 
 // The whole model: an image (C, H, W), normalised -> every number on the way.
-// changes: {off: names of parts, scale, temperature, position, answer}; what isn't named stays as it was trained.
+// changes: {off: names of parts, scale, temperature, position}; what isn't named stays as it was trained.
 export function* vit(image, weights, config, changes = {}) {
   const off = new Set(changes.off);
   const start = embed(image, weights.embed, config, changes.position);
@@ -259,21 +237,15 @@ export function* vit(image, weights, config, changes = {}) {
   const norm = layerNorm(blocks.at(-1).out, weights.norm, config.norm_eps); // (T, D)
   const pooled = pool(norm, config); // (D,)
   const logits = linear(pooled, weights.head, 1); // (K,)
-  const probabilities = sharesOf(logits, changes.answer); // (K,)
+  const probabilities = softmax(logits, logits.length); // (K,)
   return { image, embed: start, blocks, norm, pooled, logits, probabilities };
 }
 
-// Logits as shares, divided by the answer's temperature first: (K,).
-function sharesOf(logits, temperature = 1) {
-  const divided = logits.map((logit) => logit / temperature);
-  return softmax(divided, logits.length);
-}
-
 // What the head would say after each layer, if the model ended there (the logit lens): L + 1 times (K,).
-export function lens(run, weights, config, temperature = 1) {
+export function lens(run, weights, config) {
   return [run.embed.tokens, ...run.blocks.map(({ out }) => out)].map((z) => {
     const norm = layerNorm(z, weights.norm, config.norm_eps); // (T, D)
-    return sharesOf(linear(pool(norm, config), weights.head, 1), temperature); // (K,)
+    return softmax(linear(pool(norm, config), weights.head, 1), config.num_classes); // (K,)
   });
 }
 

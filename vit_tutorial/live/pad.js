@@ -1,6 +1,6 @@
 // A pad to draw on, finer than the picture, so that strokes are smooth: each pixel of the picture is a mean of its ink.
 
-import { ARROWS, clamp, hasModifier, sharpen } from "../pages/page.js";
+import { ARROWS, clamp, hasModifier, sharpen } from "./dom.js";
 import { widened } from "./paper.js";
 import { paint } from "./pictures.js";
 
@@ -9,15 +9,6 @@ const FULL = 0.9; // of the pad is drawn on: no drawing any more
 const FILLED = 0.9; // of the frame's height or width: a drawing that is as large needs no enlarging
 const LARGEST = 3; // times a drawing is enlarged at most
 const FINE = 64; // pixels of the pad along the longer side, at least
-
-export const COLOURS = {
-  white: [1, 1, 1],
-  black: [0, 0, 0],
-  red: [0.84, 0.2, 0.15],
-  green: [0.1, 0.6, 0.3],
-  blue: [0.1, 0.35, 0.75],
-  yellow: [0.95, 0.8, 0.2],
-};
 
 // begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted; say(text), aloud;
 // arranged(): the picture with its patches moved or hidden, which is shown while nobody draws; null where none is.
@@ -28,7 +19,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
   const blank = C === 1 ? 0 : 0.5;
   const radius = (C === 1 ? 0.55 : Math.max(H, W) / 26) * fine;
   const ink = new Float32Array(C * h * w);
-  const pen = { x: w / 2, y: h / 2, isDown: false, colour: [1, 1, 1], isShown: false };
+  const pen = { x: w / 2, y: h / 2, isDown: false, level: 1, isShown: false };
   const shown = new OffscreenCanvas(w, h);
 
   // Full within the radius, fading over one pixel of the pad.
@@ -47,8 +38,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
         const cover = clamp(radius + 0.5 - away, 0, 1);
         for (let c = 0; c < C; c++) {
           const i = (c * h + y) * w + x;
-          const towards = pen.colour[c];
-          ink[i] = towards > ink[i] ? Math.max(ink[i], cover * towards) : Math.min(ink[i], 1 - cover * (1 - towards));
+          ink[i] = pen.level ? Math.max(ink[i], cover) : Math.min(ink[i], 1 - cover);
         }
       }
     }
@@ -210,8 +200,8 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
     ink: () => ink.slice(),
     isFull: () => C === 1 && ink.filter((v) => v >= INK).length > FULL * ink.length,
     isEmpty: () => (C === 1 ? !extent() : ink.every((v) => v === blank)),
-    choose(name) {
-      pen.colour = COLOURS[name].slice(0, C);
+    choose(level) {
+      pen.level = level; // 1 is white
     },
   };
 }

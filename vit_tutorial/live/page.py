@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
+from vit_tutorial.data.files import write
+from vit_tutorial.live.html import assemble, base64_of, check_page, colour_map, figure, own_page
 from vit_tutorial.live.meaning import SHOWN, meaning
-from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, script
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig
 
+State = dict[str, Tensor]
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
 
 
 @dataclass(frozen=True)
-class Live(Page):
-    """What :func:`page` returns: shown by a notebook as it is, and by ``save`` as a page."""
+class Live:
+    """What :func:`page` returns: HTML that a notebook shows as it is, and that :meth:`save` makes a page of its own."""
 
     title: ClassVar[str] = "Watch a Vision Transformer think"
+    html: str = field(repr=False)  # to be put into any page, several on one as well
     parameters: int
     patches: tuple[int, int]
     layers: int
     heads: int
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a page of its own, to open in a browser.
+
+        Raises:
+            ValueError: a name that a browser wouldn't open as a page.
+            OSError: the file can't be written; it names the folder.
+        """
+        check_page(path)
+        write(Path(path), own_page(self.title, self.html).encode())
 
 
 def page(
@@ -39,6 +58,8 @@ def page(
     *,
     titles: Sequence[str] = (),
     tried: Tensor | None = None,
+    states: Mapping[str, State] | None = None,
+    doors: Mapping[str, str] | None = None,
 ) -> Live:
     """A page that runs the model on what you draw or choose, shows every number on the way, and lets you change it.
 
@@ -55,11 +76,14 @@ def page(
         titles: a name for each sample; empty: they are numbered.
         tried: (n, C, H, W) in [0, 1], six or more: the page shows which of their patches each row of E, hidden unit
             and head answers to most. None: it says that it doesn't.
+        states: what the weights were at some moments of the training, by name, the first first: a slider goes through
+            them. The page holds them in float16.
+        doors: where a reader goes on in the end: addresses by name. None: it says how to make other pages.
 
     Raises:
         ValueError: there are no samples; fewer than six pictures are tried; they don't fit the model or aren't in
-            [0, 1]; the numbers of classes and names, or of samples and titles, differ; the model has no head, weights
-            that aren't finite, or more than 12 million of them.
+            [0, 1]; the numbers of classes and names, or of samples and titles, differ; a state is of another model;
+            the model has no head, weights that aren't finite, or more than 12 million of them.
         TypeError: the model is not a plain :class:`ViT` (a subclass, a part of another kind), or the samples are not
             a tensor of floating-point numbers.
     """
@@ -77,12 +101,13 @@ def page(
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
-        "crop": getattr(preprocess, "crop", "center"),
-        "interpolation": getattr(preprocess, "interpolation", "bicubic"),
-        "squash": getattr(preprocess, "squash", False),
+        "crop": crop if isinstance(crop := getattr(preprocess, "crop", 1.0), float) else 1.0,
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": _packed(twin.state_dict()),
+        "states": [{"name": name, "values": _half(twin, state)} for name, state in (states or {}).items()],
+        "doors": dict(doors or {}),
+        "words": json.loads(files("vit_tutorial.live").joinpath("words.json").read_text("utf-8")),
         "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
         "heat": colour_map("magma"),
         "signed": colour_map("RdBu_r"),
@@ -91,9 +116,7 @@ def page(
         figure(sample, title, answer)
         for sample, title, answer in zip(samples, captions, _answers(twin, samples, names, preprocess), strict=True)
     ]
-    markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
-    html = assemble(Live.title, data, figures, markup, style, script("live/live.js"))
-    return Live(html, count, c.grid, c.depth, c.num_heads)
+    return Live(assemble(Live.title, data, figures), count, c.grid, c.depth, c.num_heads)
 
 
 def _check(
@@ -166,6 +189,14 @@ def _packed(state: dict[str, Tensor]) -> dict[str, Any]:
         "half": is_half,
         "values": base64_of((values.half() if is_half else values).numpy()),
     }
+
+
+def _half(model: ViT, state: State) -> str:
+    """A state's values in float16, in the order of the model's own."""
+    if unknown := state.keys() ^ model.state_dict().keys():
+        raise ValueError(f"a state of another model: {', '.join(sorted(unknown)[:3])}")
+    values = torch.cat([state[name].flatten() for name in model.state_dict()])
+    return base64_of(values.half().cpu().numpy())
 
 
 def _config(c: ViTConfig) -> dict[str, Any]:

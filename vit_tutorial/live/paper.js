@@ -1,4 +1,4 @@
-import { clamp } from "../pages/page.js";
+import { clamp } from "./dom.js";
 
 // A photograph of something drawn, as what a model of light strokes on black has learned from: cut out, centred, as
 // large as the frame, light on black.

@@ -1,64 +1,48 @@
 // The picture in patches: one token is chosen, and every station follows it.
 
-import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, largest, make, sharpen } from "../pages/page.js";
+import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, make, sharpen } from "./dom.js";
 import { paint, rearrange } from "./pictures.js";
-import { isTold } from "./story.js";
+import { isGuessing, isTold } from "./story.js";
+
+// Patch n of the picture, as large as a box.
+export function drawPatch({ scratch, config, sizes }, context, n, box) {
+  const [P, Q] = config.patch_size;
+  const [row, column] = [Math.floor(n / sizes.columns), n % sizes.columns];
+  context.drawImage(scratch, column * Q, row * P, Q, P, ...box);
+}
 
 // The picture cut into patches, the chosen one in a frame.
 export function drawPatches(page, canvas) {
-  const { data, config, state, sizes, at } = page;
-  const { H, W, N, prefix, columns } = sizes;
+  const { config, state, sizes } = page;
   const context = canvas.getContext("2d");
-  page.seen ??= new OffscreenCanvas(W, H);
-  paint(page.seen, rearrange(state.picture, data, state.changes), config.shape);
   context.imageSmoothingEnabled = false;
-  const gap = Math.max(1, Math.round(canvas.width / columns / 24));
-  const [P, Q] = config.patch_size;
-  for (let n = 0; n < N; n++) {
-    const [row, column] = at(n + prefix);
+  const gap = Math.max(1, Math.round(canvas.width / sizes.columns / 24));
+  for (let n = 0; n < sizes.N; n++) {
     const [x, y, w, h] = cellBox(canvas, config.grid, n);
-    context.drawImage(page.seen, column * Q, row * P, Q, P, x + gap, y + gap, w - 2 * gap, h - 2 * gap);
+    drawPatch(page, context, n, [x + gap, y + gap, w - 2 * gap, h - 2 * gap]);
   }
-  if (state.token >= prefix) drawFrame(context, cellBox(canvas, config.grid, state.token - prefix), page.blue, 3);
-}
-
-// Lines from the followed token to what it attends to in a head, as wide as the weights: weights (T,).
-export function drawLines(page, weights) {
-  const { $, config, state, sizes, blue } = page;
-  const canvas = $(".picker canvas");
-  const context = canvas.getContext("2d");
-  const middleOf = (token) => {
-    if (token < sizes.prefix) return [0.1 * canvas.width, 0]; // its button is above the picture
-    const [x, y, w, h] = cellBox(canvas, config.grid, token - sizes.prefix);
-    return [x + w / 2, y + h / 2];
-  };
-  const widest = 0.3 * (canvas.width / sizes.columns);
-  const most = largest(weights.subarray(sizes.prefix));
-  context.strokeStyle = state.token < sizes.prefix ? getComputedStyle(page.host).getPropertyValue("--class") : blue;
-  context.lineCap = "round";
-  weights.forEach((weight, token) => {
-    if (token < sizes.prefix) return;
-    context.globalAlpha = (0.85 * weight) / most;
-    context.lineWidth = (widest * weight) / most;
-    context.beginPath();
-    const [x, y] = middleOf(token);
-    context.moveTo(...middleOf(state.token));
-    context.lineTo(x + 0.01, y); // a dot where it looks at itself
-    context.stroke();
-  });
-  context.globalAlpha = 1;
+  const framed = [
+    [state.token, page.blue],
+    [isGuessing(page) ? state.guess : null, page.colourOf("--position")],
+  ];
+  for (const [token, colour] of framed) {
+    if (token !== null && token >= sizes.prefix) {
+      drawFrame(context, cellBox(canvas, config.grid, token - sizes.prefix), colour, 3);
+    }
+  }
 }
 
 // With a frame around a pixel of the chosen patch, [row, column] in it, if one is pointed at.
 export function drawPicker(page, pixel = null) {
   const { $, config, sizes, state } = page;
   const canvas = $(".picker canvas");
+  paint(page.scratch, rearrange(state.picture, page.data, state.changes), config.shape);
   if (!sharpen(canvas)) return;
   drawPatches(page, canvas);
   if (pixel) {
     const [row, column] = page.at(state.token).map((n, i) => n * config.patch_size[i] + pixel[i]);
-    const colour = getComputedStyle(page.host).getPropertyValue("--position");
-    drawFrame(canvas.getContext("2d"), cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column), colour, 3);
+    const cell = cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column);
+    drawFrame(canvas.getContext("2d"), cell, page.colourOf("--position"), 3);
   }
   $(".picker .dot").classList.toggle("of-class-token", state.token < page.sizes.prefix);
   $(".special").classList.toggle("hidden", !isTold(page, "positions"));
@@ -69,16 +53,21 @@ export function drawPicker(page, pixel = null) {
   });
 }
 
+// The token that the page follows; while the reader guesses, the guess.
 export function chooseToken(page, token) {
-  if (token !== page.state.token) Object.assign(page.state, { token, previous: page.state.token });
+  const { state } = page;
+  if (isGuessing(page)) state.guess = token;
+  else if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
   page.draw();
-  page.say(`${page.tokenName(token)}, ${page.placeOf(token)}`);
+  page.say(`${isGuessing(page) ? "Your guess: " : ""}${page.tokenName(token)}, ${page.placeOf(token)}`);
 }
 
 // The token beside the chosen one; those before the patches are above them.
-function neighbour({ sizes, state, at }, [down, right]) {
+function neighbour(page, [down, right]) {
+  const { sizes, state, at } = page;
   const { prefix, rows, columns } = sizes;
-  const [row, column] = state.token < prefix ? [-1, 0] : at(state.token);
+  const token = isGuessing(page) ? (state.guess ?? 0) : state.token;
+  const [row, column] = token < prefix ? [-1, 0] : at(token);
   if (row + down < 0 && prefix) return 0;
   return prefix + clamp(row + down, 0, rows - 1) * columns + clamp(column + right, 0, columns - 1);
 }
@@ -95,10 +84,12 @@ export function buildPicker(page) {
     );
   }
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
-  canvas.addEventListener("keydown", (event) => {
-    if (!(event.key in ARROWS) || hasModifier(event)) return;
-    event.preventDefault();
-    chooseToken(page, neighbour(page, ARROWS[event.key]));
-  });
+  for (const picture of [canvas, $(".stage")]) {
+    picture.addEventListener("keydown", (event) => {
+      if (!(event.key in ARROWS) || hasModifier(event)) return;
+      event.preventDefault();
+      chooseToken(page, neighbour(page, ARROWS[event.key]));
+    });
+  }
   new ResizeObserver(page.draw).observe(canvas);
 }

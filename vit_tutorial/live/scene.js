@@ -1,7 +1,8 @@
 // What is shown of what is chosen: the numbers that every station draws from, and the places that they fill.
 
-import { largest } from "../pages/page.js";
 import { cells, rowOf, tokenMap } from "./cells.js";
+import { weightsOf } from "./compute.js";
+import { largest } from "./dom.js";
 import { rearrange } from "./pictures.js";
 import { MAPS, SHOWS, TEXTS } from "./stations/index.js";
 
@@ -13,7 +14,9 @@ function mostActive({ mlp }, token, M) {
 
 // What the stations show: a pass, and what of it is chosen.
 export function sceneOf(page) {
-  const { now, of, data, config, classes, weights, sizes, state } = page;
+  const { data, config, classes, sizes, state } = page;
+  const { now, of } = page.shown;
+  const weights = weightsOf(page, of.changes);
   const { token, layer, head } = state;
   const off = new Set(of.changes.off);
   const colours = ["red", "green", "blue"];
@@ -29,7 +32,6 @@ export function sceneOf(page) {
     config,
     classes,
     weights,
-    method: state.method,
     token,
     layer,
     head,

@@ -50,12 +50,11 @@ export function weightedSum(weights, v, d, tokenName) {
   });
 }
 
-// A softmax of a list, each number divided by the temperature first; written out where every step is shown.
-export function softmaxOf(name, values, isFine, temperature = 1) {
-  const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
-  const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);
+// A softmax of a list; written out where every step is shown.
+export function softmaxOf(name, values, isFine) {
+  const sum = values.reduce((all, v) => all + Math.exp(v), 0);
   return (i) => ({
-    text: isFine ? `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}` : "",
+    text: isFine ? `e^(${digits(values[i])}) ÷ ${digits(sum)}` : "",
     lights: { [name]: [i, i] },
   });
 }

@@ -1,11 +1,10 @@
 // The story's stations, in their order: the diagram grows by a part at each.
-const ORDER = ["patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"];
+const ORDER = ["patches", "embedding", "positions", "attention", "mlp", "layers", "head", "learned", "what-if"];
 
 // How far the story has come: the station of its stop, or the last one where everything is shown.
 export function reached({ state, stops }) {
-  const { station, isGuess } = stops[state.stop];
-  if (state.isWhole) return "what-if";
-  return isGuess ? "positions" : station;
+  const { station, tells = station } = stops[state.stop];
+  return state.isWhole ? "what-if" : tells;
 }
 export const isGuessing = ({ state, stops }) => Boolean(stops[state.stop].isGuess) && !state.isAway;
 export const isTold = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf(reached(page));
@@ -14,9 +13,9 @@ export const isTold = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf
 // what to try there. A stop whose text is false, for this model, is left out.
 //   follow: the token that is followed, "patch" or "class"; none: the reader's
 //   asks: what else must be in sight; offers: buttons beside the sentence
-//   isGuess: what is to be guessed isn't shown yet
+//   isGuess: what is to be guessed isn't shown yet; tells: how far the story has come, if not to the station
 
-export const STORY = [
+const STORY = [
   {
     station: "patches",
     spot: ".pad canvas",
@@ -86,30 +85,32 @@ export const STORY = [
   },
   {
     station: "attention",
-    spot: "[data-spot=qkv]",
-    asks: [".picker canvas"],
+    spot: "[data-spot=watch]",
     isGuess: true,
+    tells: "positions",
+    watch: "ask",
     follow: "class",
-    text: ({ aToken }) =>
+    text: ({ aToken, click }) =>
       "In attention, tokens exchange what they know. Each has a question q, an answer k and a value v. " +
-      `Guess, then press Next: which patch will ${aToken} look at?`,
+      `Which patch will ${aToken} look at most? ${click} your guess.`,
   },
   {
     station: "attention",
-    spot: "[data-spot=weights]",
-    asks: [".picker canvas"],
+    spot: "[data-spot=watch]",
+    watch: "look",
     follow: "class",
-    text: ({ aToken }) =>
-      "Its q is compared with the k of every token. The lighter a patch, the better they fit. " +
-      `Was your guess right? Click another patch: it doesn’t look where ${aToken} looks.`,
+    text: ({ click }) =>
+      "Its q times the k of a token is a score. Softmax makes shares of the scores. " +
+      `Was your guess right? ${click} another patch: where does that one look?`,
   },
   {
     station: "attention",
-    spot: "[data-spot=sums]",
+    spot: "[data-spot=watch]",
+    watch: "take",
     follow: "class",
-    text: ({ point }) =>
-      "Now it takes some of each token’s v, most where it looks most. " +
-      `${point} a number: which two tokens gave most of it?`,
+    text: () =>
+      "Of each token’s v, as much flows in as its share says. All of it adds up to one list. " +
+      "Lower the temperature, then raise it: from how many patches does it take?",
   },
   {
     station: "attention",
@@ -146,6 +147,15 @@ export const STORY = [
       "Press Clear: how sure is it of nothing? Then take another picture.",
   },
   {
+    station: "layers",
+    tells: "learned",
+    spot: ".learned",
+    text: ({ hasStates }) =>
+      hasStates &&
+      "All its numbers began as noise. An epoch of training shows it each of a thousand digits once. " +
+        "Move the slider from noise on: when does it first name your picture?",
+  },
+  {
     station: "what-if",
     spot: ".map",
     offers: ["reset", "shuffle"],
@@ -155,9 +165,32 @@ export const STORY = [
   },
   {
     station: "what-if",
-    spot: ".map",
-    text: ({ hasClassToken }) =>
-      "Patches become tokens. In attention, they take from each other, each head in its way. " +
-      `In the MLP, each is alone. Both make a block. ${hasClassToken ? "The class token collects the answer." : ""}`,
+    spot: "[data-spot=questions]",
+    offers: ["reset", "shuffle"],
+    text: () => "You have met every part. Five questions are left: answer them by acting. Then take a door.",
   },
 ];
+
+// What the sentences say of this model.
+function factsOf({ sizes, config, classes, data, isOfDigits }) {
+  const hasClassToken = sizes.prefix > 0;
+  return {
+    ...sizes,
+    K: classes.length,
+    canDraw: isOfDigits && sizes.H <= 32,
+    isTried: Boolean(data.meaning),
+    hasPositions: config.position !== "none",
+    hasClassToken,
+    hasStates: data.states.length > 0,
+    aToken: hasClassToken ? "the class token" : "your patch",
+    read: config.pool === "cls" ? "the class token only" : "the mean of all patches",
+    point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
+    click: matchMedia("(pointer: coarse)").matches ? "Tap" : "Click",
+  };
+}
+
+// The story of this model: its stops, each with its text.
+export function storyOf(page) {
+  const facts = factsOf(page);
+  return STORY.map((stop) => ({ ...stop, text: stop.text(facts) })).filter(({ text }) => text);
+}

@@ -1,39 +1,15 @@
 // The guided tour: it opens a stop's station, lights up its part, brings both into sight, and says what to try.
 
-import { make } from "../pages/page.js";
 import { noteStop } from "./address.js";
 import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
+import { make } from "./dom.js";
 import { choosePicture } from "./input.js";
-import { paint } from "./pictures.js";
-import { readBy } from "./stations/head.js";
-import { isGuessing, STORY } from "./story.js";
+import { isGuessing } from "./story.js";
 
 const NARROW = 640; // pixels of the page, on a phone
 
-// What the sentences say of this model.
-function factsOf({ sizes, config, classes, data, isOfDigits }) {
-  const hasClassToken = sizes.prefix > 0;
-  return {
-    ...sizes,
-    K: classes.length,
-    canDraw: isOfDigits && sizes.H <= 32,
-    isTried: Boolean(data.meaning),
-    hasPositions: config.position !== "none",
-    hasClassToken,
-    aToken: hasClassToken ? "the class token" : "your patch",
-    read: readBy(config),
-    point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
-  };
-}
-
 const nextSample = ({ state, samples }) => (state.sample + 1) % samples.length;
-
-// The button for another picture shows which one comes next.
-export function drawOffers(page) {
-  const { $, config, samples } = page;
-  paint($('[data-do="another"] canvas'), samples[nextSample(page)], config.shape);
-}
 
 // How much of the screen the tour covers, and with the diagram, where that stays in view.
 function measure({ $ }) {
@@ -66,8 +42,8 @@ function reveal(page, asked) {
     from && topOf(from) <= topOf(first()) && Math.max(...below.map(bottomOf)) - topOf(from) < room;
   $(".live").classList.toggle("focused", isGuess || $(".live").clientWidth <= NARROW || !hasRoom(first()));
   page.draw(); // numbers that have no room in their cells any more
-  const beginnings = [$(".station:not(.hidden) h3"), $(".station:not(.hidden) .act:has(.asked)")];
-  page.reveal(beginnings.find(hasRoom) ?? first(), "start");
+  const heading = $(".station:not(.hidden) h3");
+  page.reveal(hasRoom(heading) ? heading : first(), "start");
 }
 
 function darken({ $, $$ }) {
@@ -89,10 +65,7 @@ function offer({ $, samples }, names) {
 const isFirst = ({ stop, isWhole, isAway }) => stop === 0 && !isWhole && !isAway;
 
 export function tourOf(page) {
-  const { $, sizes, state } = page;
-  const facts = factsOf(page);
-  const stops = STORY.filter(({ text }) => text(facts));
-  page.stops = stops;
+  const { $, sizes, state, stops } = page;
   let patch = page.middle; // that the reader followed last
 
   function follow(kind) {
@@ -127,18 +100,20 @@ export function tourOf(page) {
     Object.assign(state, { stop: number, isAway: false });
     darken(page);
     $(".left").scrollTop = 0;
-    const { station, follow: kind, text, offers = [] } = stops[number];
+    const { station, follow: kind, text, offers = [], watch } = stops[number];
     follow(kind);
     offer(page, offers);
     go(page, station);
+    if (watch) page.watch.playPart(watch);
     drawButtons();
-    $(".sentence").textContent = isReset ? `All that you changed is reset. ${text(facts)}` : text(facts);
+    $(".sentence").textContent = isReset ? `All that you changed is reset. ${text}` : text;
     return lightUp(stops[number]);
   }
 
   // The story is about the model as it was trained, until it is to be broken.
   async function arrive(number) {
-    const isReset = stops[number].station !== "what-if" && isChanged(state.changes);
+    const isBroken = [state.stop, number].every((one) => stops[one].station === "what-if");
+    const isReset = !isBroken && isChanged(state.changes);
     noteStop(page, number);
     if (isReset) await page.change(AS_TRAINED);
     reveal(page, show(number, isReset));

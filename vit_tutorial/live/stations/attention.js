@@ -1,12 +1,11 @@
 import { digits, inPercent, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
-import { tintAttention } from "../looks.js";
-import { drawLines } from "../picker.js";
 import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js";
-import { isGuessing } from "../story.js";
+import { tintAttention } from "../thumbnails.js";
+import { buildWatch, divisorOf } from "../watch.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
-export function drawHeads(page, scene) {
+function drawHeads(page, scene) {
   page.$$(".heads canvas").forEach((canvas, head) => {
     tintAttention(canvas, page, scene, scene.block.attention.heads[head]);
     if (!scene.isHeadOn(scene.layer, head)) canvas.width = scene.columns; // empties it
@@ -57,7 +56,7 @@ export const attentionStation = {
     },
     scaled({ one, token, T, d, changes }) {
       const scores = rowOf(one.scores, token, T);
-      const by = `${changes.scale ? ` ÷ √${d}` : ""}${changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`}`;
+      const by = divisorOf(changes, d);
       const text = (t) => by && `${digits(scores[t])}${by}`;
       const sources = (t) => ({ text: text(t), lights: { scores: [t, t] } });
       return { values: rowOf(one.scaled, token, T), sources };
@@ -75,18 +74,13 @@ export const attentionStation = {
         L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
       return `Attention and MLP together are a block. ${blocks}`;
     },
-    normName: () => "LN, layer norm: mean 0, standard deviation 1, rescaled",
-    softmax: () =>
-      "Softmax turns scores into shares: e, 2.718…, to the power of each, divided by the sum of all these powers.",
     attentionOff: (s) => whatIsOff(s, "attention"),
     headOff({ head, layer, isOn }) {
       if (isOn(`attention.heads.${head}`)) return "";
       return `Head ${head} of block ${layer} is switched off: its part of the joined sums is all zeros.`;
     },
     scale({ changes, d }) {
-      const scale = changes.scale ? ` ÷ √d = √${d}` : "";
-      const temperature = changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`;
-      return scale || temperature ? `The same${scale}${temperature}` : "The same, not divided";
+      return `The same${divisorOf(changes, d) || ", not divided"}`;
     },
     divided({ changes, d }) {
       const size = `with d, which is ${d} here: how many numbers a query has`;
@@ -108,6 +102,7 @@ export const attentionStation = {
       page.state.isFine = !page.state.isFine;
       page.draw();
     },
+    ...buildWatch(page),
   }),
   draw(page, s) {
     const { $ } = page;
@@ -116,6 +111,7 @@ export const attentionStation = {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);
-    if (s.isHeadOn(s.layer, s.head) && !isGuessing(page)) drawLines(page, rowOf(s.one.weights, s.token, s.T));
+    page.watch.scene = s;
+    page.watch.draw();
   },
 };

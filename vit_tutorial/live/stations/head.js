@@ -32,7 +32,7 @@ export const headStation = {
       return perClass(s.run.logits, s, { sources: productOf("pooled", s.run.pooled, s.weights.head) });
     },
     probabilities(s) {
-      const sources = softmaxOf("logits", s.run.logits, s.isFine, s.changes.answer);
+      const sources = softmaxOf("logits", s.run.logits, s.isFine);
       return perClass(s.run.probabilities, s, { colours: "heat", most: 1, shares: true, sources, write: inPercent });
     },
   },
@@ -42,11 +42,6 @@ export const headStation = {
       return `The classifier reads ${readBy(config)}${others}.`;
     },
     read: ({ config }) => readBy(config),
-    softmaxName({ changes }) {
-      return changes.answer === 1
-        ? "Softmax turns scores into percentages"
-        : `÷ ${changes.answer}, then softmax: percentages`;
-    },
     unread({ token, tokenName, config, prefix }) {
       if (config.pool !== "cls" || token < prefix) return "";
       const advice = "choose the class token to see what it reads";

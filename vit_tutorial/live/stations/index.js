@@ -7,7 +7,6 @@ import { attentionStation } from "./attention.js";
 import { embeddingStation } from "./embedding.js";
 import { headStation } from "./head.js";
 import { layersStation } from "./layers.js";
-import { looksStation } from "./looks.js";
 import { mlpStation } from "./mlp.js";
 import { patchesStation } from "./patches.js";
 import { positionsStation } from "./positions.js";
@@ -21,7 +20,6 @@ export const STATIONS = {
   mlp: mlpStation,
   head: headStation,
   layers: layersStation,
-  looks: looksStation,
   "what-if": whatIfStation,
 };
 

@@ -1,6 +1,6 @@
-import { make } from "../../pages/page.js";
 import { best } from "../answer.js";
 import { percent } from "../cells.js";
+import { make } from "../dom.js";
 import { lens } from "../model.js";
 
 const SHOWN = 3; // classes after each block
@@ -10,7 +10,7 @@ function stepNames({ L }, isBlockOn) {
   return ["after the embedding", ...blocks];
 }
 
-function drawAnswers({ $, classes, now }, answers, names) {
+function drawAnswers({ $, classes, shown: { now } }, answers, names) {
   const rows = answers.map((answer, step) => {
     const order = [...answer.keys()].sort((a, b) => answer[b] - answer[a]).slice(0, SHOWN);
     const chips = order.map((k) => {
@@ -37,8 +37,8 @@ export const layersStation = {
       return "After the embedding it is the same for every picture: the class token has seen no patch yet.";
     },
   },
-  draw(page, { isBlockOn }) {
-    const answers = lens(page.now, page.weights, page.config, page.of.changes.answer);
+  draw(page, { run, weights, config, isBlockOn }) {
+    const answers = lens(run, weights, config);
     drawAnswers(page, answers, stepNames(page.sizes, isBlockOn));
   },
 };

@@ -51,18 +51,14 @@ export const mlpStation = {
     mlpOff: (s) => whatIsOff(s, "mlp"),
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
-    beforeName: () => "Hidden units before GELU",
     hiddenName({ block, token, M, theName }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
       return `${M} hidden units, for ${theName(token)}: ${on} on (above 0)`;
     },
-    activation: () =>
-      "GELU, the activation function, keeps numbers well above zero almost as they are, and makes others small.",
     mlpSum: ({ isOn }) =>
       isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },
-  draw({ $, $$ }, s) {
-    for (const button of $$(".next-unit")) button.onclick = () => s.followUnit((s.unit + 1) % s.M);
+  draw({ $ }, s) {
     $('[data-station="mlp"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));
   },
 };

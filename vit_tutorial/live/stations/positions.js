@@ -1,9 +1,7 @@
-import { largestSize, norm, row, rowOf } from "../cells.js";
+import { largestSize, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
 import { besides } from "./embedding.js";
 import { readBy } from "./head.js";
-
-const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
 // One scale for what is added, and for the sum.
 const mostOf = ({ run: { embed }, token, D }) =>
@@ -22,13 +20,6 @@ export const positionsStation = {
         ["position", "position", rowOf(position, token, D)],
       ];
       return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more: besides(s, tokens) });
-    },
-  },
-  maps: {
-    likeness({ run, token, D, T }) {
-      const { position } = run.embed;
-      const mine = rowOf(position, token, D);
-      return { values: Float32Array.from({ length: T }, (_, t) => cosine(mine, rowOf(position, t, D))), most: 1 };
     },
   },
   texts: {

@@ -1,4 +1,4 @@
-// What a page needs, whatever it shows.
+// What every module draws with: elements, colours, cells of a canvas; and how a page starts.
 
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);

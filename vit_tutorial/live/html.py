@@ -1,19 +1,19 @@
-"""A page as one piece of HTML: pictures, data, markup, style and script, with nothing to load."""
+"""The page as one piece of HTML: pictures, data, markup, style and script, with nothing to load."""
 
 from __future__ import annotations
 
 import base64
+import collections
 import io
 import json
 import os
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -21,46 +21,31 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vit_tutorial.data.files import check_writable, write
+from vit_tutorial.data.files import check_writable
 from vit_tutorial.plots import PALETTE
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 IMPORT = re.compile(r'^import \{[^}]*\} from "(.+?)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=async |function|const |class )", re.MULTILINE)
+DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Page:
-    """HTML that a notebook shows as it is, and that :meth:`save` makes a page of its own."""
-
-    title: ClassVar[str]
-    html: str = field(repr=False)  # to be put into any page, several on one as well
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a page of its own, to open in a browser.
-
-        Raises:
-            ValueError: a name that a browser wouldn't open as a page.
-            OSError: the file can't be written; it names the folder.
-        """
-        check_page(path)
-        page = (
-            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-            "<style>\n:root { color-scheme: light dark; }\nbody { margin: min(16px, 2vw); }\n"
-            # The title is on the page already; a screen reader and an outline want a heading of the first level.
-            "h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }\n</style>\n"
-            f"</head>\n<body>\n<main data-own-page>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"
-        )
-        write(Path(path), page.encode())
+def own_page(title: str, html: str) -> str:
+    """The HTML of :func:`assemble` as a page of its own, to open in a browser."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        "<style>\n:root { color-scheme: light dark; }\nbody { margin: min(16px, 2vw); }\n"
+        # The title is on the page already; a screen reader and an outline want a heading of the first level.
+        "h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }\n</style>\n"
+        f"</head>\n<body>\n<main data-own-page>\n<h1>{title}</h1>\n{html}\n</main>\n</body>\n</html>\n"
+    )
 
 
 def check_page(path: str | os.PathLike[str]) -> None:
-    """Raise what :meth:`Page.save` would raise, before there is a page."""
+    """Raise what ``save`` would raise, before there is a page."""
     if not os.fspath(path).lower().endswith((".html", ".htm")):
         raise ValueError(f"a page's name ends in .html, got {os.fspath(path)}")
     check_writable(Path(path))
@@ -93,40 +78,45 @@ def base64_of(array: np.ndarray) -> str:
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
 
 
-def script(name: str) -> str:
-    """A JavaScript module of the package and those that it imports, as one script: each after what it imports.
+def script() -> str:
+    """The page's JavaScript modules as one script, each after those that it imports.
 
-    All of them share one scope then, so no two may declare the same name.
+    All of them share one scope then.
 
-    Args:
-        name: its path in the package, "live/live.js".
+    Raises:
+        ValueError: an import that isn't ``import { a, b } from "./file.js"``, an export that isn't written before what
+            it exports, or a name that two modules declare.
     """
     modules: dict[str, str] = {}
 
     def add(name: str) -> None:
-        text = files("vit_tutorial").joinpath(name).read_text("utf-8")
+        text = files("vit_tutorial.live").joinpath(name).read_text("utf-8")
         for target in IMPORT.findall(text):
             imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
             if imported not in modules:
                 add(imported)
-        modules[name] = re.sub("^export ", "", IMPORT.sub("", text), flags=re.MULTILINE).lstrip()
+        code = EXPORT.sub("", IMPORT.sub("", text)).lstrip()
+        if bad := re.search(r"^(import|export)\b.*", code, re.MULTILINE):
+            raise ValueError(f"{name} can't be part of one script: {bad[0]}")
+        modules[name] = code
 
-    add(name)
-    return "\n".join(modules.values())
+    add("live.js")
+    code = "\n".join(modules.values())
+    names = collections.Counter(DECLARED.findall(code))
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"{', '.join(twice)} is declared in two modules, which share one scope")
+    return code
 
 
-def assemble(title: str, data: dict[str, Any], figures: Sequence[str], markup: str, style: str, code: str) -> str:
-    """The HTML of a page: what is shown without its script, the data, and its markup, style and script.
+def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
+    """The HTML that a notebook shows: what is seen without its script, the data, and its markup, style and script.
 
     Args:
         title: the first words of what is shown without the script.
         data: what the script reads, as JSON.
         figures: what :func:`figure` returns, to be shown without the script.
-        markup: what fills a shadow root of each ``data-vit-live``.
-        style: CSS, after that of every page.
-        code: what :func:`script` returns; it ends with ``begin(start)``.
     """
-    shared = files("vit_tutorial.pages").joinpath("page.css").read_text("utf-8")
+    markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
         f'<div data-vit-live="1" data-lm-suppress-shortcuts="true">\n'
@@ -135,6 +125,6 @@ def assemble(title: str, data: dict[str, Any], figures: Sequence[str], markup: s
         + "\n".join(figures)
         # Within a script nothing but "<" can end it.
         + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
-        f'<script type="text/template"><style>:host {{ {colours}}}\n{shared}{style}</style>\n{markup}</script>\n'
-        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{code}}})();\n</script>'
+        f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
+        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script()}}})();\n</script>'
     )

@@ -1,13 +1,11 @@
 // The small pictures on the map: what goes in, the followed patch, the tokens, where each head looks, what is answered.
 
-import { largest, make, sharpen } from "../pages/page.js";
 import { best } from "./answer.js";
 import { largestSize, percent, rowOf } from "./cells.js";
+import { largest, sharpen } from "./dom.js";
 import { lens } from "./model.js";
 import { drawPatches } from "./picker.js";
 import { paint, tint } from "./pictures.js";
-
-const MOST_BARS = 3; // classes of the answer
 
 // Where the chosen token looks.
 export function tintAttention(canvas, { pixels }, { token, T, prefix, columns }, { weights }) {
@@ -30,23 +28,13 @@ const LOOKS = {
   },
 };
 
-function drawAnswerBars(button, { classes }, { run }) {
-  const order = [...run.probabilities.keys()].sort((a, b) => run.probabilities[b] - run.probabilities[a]);
-  const bars = order.slice(0, MOST_BARS).map((k) => {
-    const bar = make("span", { className: "bar", textContent: classes[k], title: classes[k] });
-    bar.style.setProperty("--share", `${100 * run.probabilities[k]}%`);
-    return bar;
-  });
-  button.replaceChildren(...bars);
-}
-
-export function drawLooks(page, scene) {
-  const { weights, config, classes, of } = page;
-  const { run, isBlockOn } = scene;
-  const answers = lens(run, weights, config, of.changes.answer);
-  for (const { button, look, head, layer, step } of page.mapParts) {
+export function drawThumbnails(page, scene) {
+  const { config, classes } = page;
+  const { run, weights, isBlockOn } = scene;
+  const answers = lens(run, weights, config);
+  for (const { button, look, head, layer, step } of page.map.parts) {
     const canvas = button.querySelector("canvas");
-    if (look === "answer") drawAnswerBars(button, page, scene);
+    if (look === "answer") button.textContent = classes[best(run)];
     else if (look) LOOKS[look](canvas, page, scene);
     if (head !== undefined) {
       canvas.classList.toggle("hidden", button.classList.contains("cut"));

@@ -1,0 +1,69 @@
+// Five questions at the end of the story, each answered by changing the model: the page sees when it is done.
+
+import { answerOf, best } from "./answer.js";
+import { rowOf } from "./cells.js";
+import { AS_TRAINED, describe, isArranged } from "./changes.js";
+import { largest, make } from "./dom.js";
+
+const CLEAR = 0.9; // a share that is nearly all
+
+const hasTurned = ({ now, before }) => best(now) !== best(before);
+const isOneOff = ({ changes }, pattern) => changes.off.length === 1 && pattern.test(changes.off[0]);
+
+// The largest share that the followed token takes from a patch, in the chosen head.
+function largestShare({ shown, state, sizes }) {
+  const { weights } = shown.now.blocks[state.layer].attention.heads[state.head];
+  return largest(rowOf(weights, state.token, sizes.T).subarray(sizes.prefix));
+}
+
+// is(seen, page): seen has the changes, the pass with them, now, and the one without, before.
+const QUESTIONS = [
+  {
+    text: "Leave the model as it is, and only move patches: it names something else.",
+    is: (seen) => seen.changes.order && !seen.changes.off.length && hasTurned(seen),
+  },
+  {
+    text: "Cut one attention, and nothing else: it names something else.",
+    is: (seen) => isOneOff(seen, /\d\.attention$/) && !isArranged(seen.changes) && hasTurned(seen),
+  },
+  {
+    text: "Cut a whole block, and nothing else: it names the same.",
+    is: (seen) => isOneOff(seen, /^blocks\.\d+$/) && !isArranged(seen.changes) && !hasTurned(seen),
+  },
+  {
+    text: "Cut one shortcut, + z or + z′, and nothing else: it names something else.",
+    is: (seen) => isOneOff(seen, /residual$/) && !isArranged(seen.changes) && hasTurned(seen),
+  },
+  {
+    text: "Open an attention and lower its temperature: a token takes nearly all from one patch.",
+    is: ({ changes }, page) => changes.temperature < AS_TRAINED.temperature && largestShare(page) > CLEAR,
+  },
+];
+
+// Where a reader goes on: a picture of their own, and other pages.
+function buildDoors({ $, data }) {
+  const own = make("button", { type: "button", textContent: "A picture of your own" });
+  own.onclick = () => $("input[type=file]").click();
+  const links = Object.entries(data.doors).map(([textContent, href]) => make("a", { textContent, href }));
+  const other = "vit-tutorial live --weights photographs writes such a page for photographs; lesson 01 builds patches.";
+  $(".doors").replaceChildren("Go on: ", own, ...(links.length ? links : [other]));
+}
+
+export function buildQuestions(page) {
+  const { $ } = page;
+  buildDoors(page);
+  const items = QUESTIONS.map(({ text }) => make("li", {}, make("span", { textContent: text }), make("b")));
+  $(".questions").replaceChildren(...items);
+}
+
+// Notes which questions what is shown answers, and how; an answer stays.
+export function drawQuestions(page) {
+  const { now, before, of } = page.shown;
+  [...page.$(".questions").children].forEach((item, i) => {
+    if (item.className || !QUESTIONS[i].is({ changes: of.changes, now, before }, page)) return;
+    item.className = "done";
+    const change = describe(of.changes, page.states).join(", ");
+    item.lastChild.textContent = ` ✓ ${change}: ${answerOf(page, before)} → ${answerOf(page, now)}`;
+    page.say(`Answered: ${item.textContent}`);
+  });
+}
