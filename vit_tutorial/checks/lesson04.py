@@ -17,12 +17,10 @@ from vit_tutorial.checks.engine import (
     Question,
     Work,
     as_tensor,
-    build_layer,
     call,
     call_with_small_tensors,
-    copy_weights,
-    dropout,
     layer,
+    layer_with_dropout,
     normal,
     pencil,
     random_weights,
@@ -190,11 +188,7 @@ def _mlp_cases() -> list[Case]:
 def _observe_mlp(work: Work, case: Case) -> Observation:
     case = with_defaults(work, case, 0.0)
     rate = sum(case.build[2:])  # 0 where it is left out
-    if not rate:
-        return layer(work, case)
-    module = build_layer(work, case)
-    copy_weights(module, case.weights, {})
-    return dropout(module, case.args[0], p=rate)
+    return layer_with_dropout(work, case, p=rate) if rate else layer(work, case)
 
 
 _nothing = nn.Identity()

@@ -19,9 +19,8 @@ from vit_tutorial.checks.engine import (
     Work,
     build_layer,
     call,
-    copy_weights,
-    dropout,
     layer,
+    layer_with_dropout,
     normal,
     pencil,
     random_weights,
@@ -157,7 +156,7 @@ def _drop_cases() -> list[Case]:
 
 def _observe_drop_path(work: Work, case: Case) -> Observation:
     (p,) = case.build
-    return dropout(build_layer(work, case), case.args[0], p) if p else layer(work, case)
+    return layer_with_dropout(work, case, p) if p else layer(work, case)
 
 
 def _dropping(axes: int = 1, divided: bool = True, always: bool = False) -> type[nn.Module]:
@@ -246,9 +245,7 @@ def _block_cases() -> list[Case]:
 def _observe_block(work: Work, case: Case) -> Observation:
     if len(case.build) == 3:
         return layer(work, with_defaults(work, case, 0.0, 0.0), ALIASES)
-    module = build_layer(work, case)
-    copy_weights(module, case.weights, ALIASES)
-    return dropout(module, case.args[0])
+    return layer_with_dropout(work, case, aliases=ALIASES)
 
 
 class _Block(EncoderBlock):

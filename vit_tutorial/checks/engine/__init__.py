@@ -25,7 +25,6 @@ from vit_tutorial.checks.engine.exercise import (
 from vit_tutorial.checks.engine.functions import call, changed_argument, copy_arguments, entries, normal, tensors
 from vit_tutorial.checks.engine.layers import (
     build_layer,
-    copy_weights,
     layer,
     random_weights,
     share_no_parameter,
@@ -34,12 +33,13 @@ from vit_tutorial.checks.engine.layers import (
 )
 from vit_tutorial.checks.engine.models import by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
-from vit_tutorial.checks.engine.randomness import dropout
+from vit_tutorial.checks.engine.randomness import layer_with_dropout
 from vit_tutorial.checks.engine.tensor_sizes import call_with_small_tensors
 
 __all__ = [
     "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "Observation", "Question", "Value", "Work",
     "as_tensor", "build_layer", "by_parameter", "call", "call_with_model", "call_with_small_tensors",
-    "changed_argument", "check_of", "copy_arguments", "copy_weights", "describe", "dropout", "entries", "exercises_of",
-    "grade", "layer", "normal", "pencil", "random_weights", "share_no_parameter", "tensors", "variant", "with_defaults",
+    "changed_argument", "check_of", "copy_arguments", "describe", "entries", "exercises_of", "grade", "layer",
+    "layer_with_dropout", "normal", "pencil", "random_weights", "share_no_parameter", "tensors", "variant",
+    "with_defaults",
 ]  # fmt: skip

@@ -8,24 +8,28 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vit_tutorial.checks.engine.compare import describe, shape
-from vit_tutorial.checks.engine.exercise import Fault, Observation
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Work
 from vit_tutorial.checks.engine.functions import changed_argument
+from vit_tutorial.checks.engine.layers import build_layer, copy_weights
 
 DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a billion
 FEW = 9  # different results: more of them don't all come up
 
 
-def dropout(module: nn.Module, x: Tensor, p: float = 0.0) -> Observation:
-    """Call a layer with dropout on many equal inputs, in eval mode and in training, and count what comes out.
+def layer_with_dropout(work: Work, case: Case, p: float = 0.0, aliases: dict[str, str] | None = None) -> Observation:
+    """Build a layer, copy the weights in, call it on many equal inputs, and count what comes out in training.
 
     Args:
-        module: the layer, which keeps its input's shape.
-        x: the inputs, equal along the first axis.
+        work: the layer's class; the layer keeps its input's shape.
+        case: its input is equal along the first axis.
         p: the probability that the first number of a result is 0.
+        aliases: as for :func:`layer`.
     """
+    module, (x,) = build_layer(work, case), case.args
+    copy_weights(module, case.weights, aliases or {})
     in_eval = module.eval()(x.clone())
     output = module.train()(given := x.clone())
     if not isinstance(output, Tensor) or output.shape != x.shape:
