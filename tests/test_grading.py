@@ -372,13 +372,36 @@ def test_who_waits_for_the_gradebook_is_not_ended(tool, tmp_path, monkeypatch):
     course = tool.Course(tmp_path / "course")
     monkeypatch.setattr(tool, "OVERHEAD", 4)
     monkeypatch.setattr(tool, "examine", lambda *_: tool.Outcome())
-    monkeypatch.setattr(tool.Course, "enter", lambda *_: "")
+    monkeypatch.setattr(tool.Course, "enter", lambda *_, **__: "")
     submission = tool.Submission("ada", FIRST.stem, path, path.name, datetime.now(UTC))
     grading = tool.Grading(course, "none", tool.Limits(total_seconds=0))
     lock = tool.FileLock(course.folder / "gradebook.lock", thread_local=False)
     lock.acquire()
     threading.Timer(6, lock.release).start()
     assert [outcome.problem for _, outcome in tool.in_processes([submission], grading, 1)] == [""]
+
+
+def test_what_was_not_entered_is_run_again_and_what_was_is_not(tool, tmp_path, monkeypatch):
+    path = hand_in(COPY, tmp_path / "in", "ada")
+    submission = tool.Submission("ada", FIRST.stem, path, path.name, datetime.now(UTC))
+    grading = tool.Grading(tool.Course(tmp_path / "course"), "none", tool.Limits())
+    runs = tmp_path / "runs"
+
+    def examine(*_):
+        with runs.open("a", encoding="utf-8") as file:
+            file.write("run;")
+        return tool.Outcome()
+
+    monkeypatch.setattr(tool, "examine", examine)
+    for enter, problem, number in (
+        (lambda *_, **__: os._exit(1), tool.LOST.problem, 1),  # killed
+        (lambda *_, **__: "nbgrader can't grade it", "nbgrader can't grade it", 2),
+        (lambda *_, **__: "", "", 3),
+        (lambda *_, **__: "", "", 3),
+    ):
+        monkeypatch.setattr(tool.Course, "enter", enter)
+        assert [outcome.problem for _, outcome in tool.in_processes([submission], grading, 1)] == [problem]
+        assert runs.read_text("utf-8") == number * "run;"
 
 
 def test_nothing_but_text_is_taken_from_a_notebook(tool, tmp_path):

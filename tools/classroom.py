@@ -213,21 +213,18 @@ def _started(submission: Submission, grading: Grading) -> Running:
 def _grade_one(submission: Submission, grading: Grading, deadline: c_double) -> None:
     """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks."""
     notebook, notes, problem = _rebuilt(submission)
-    outcome = None if problem else _earlier_outcome(submission, grading, notebook)
-    autograde = outcome is None
-    if outcome is None:
-        _keep_copy(submission, grading, notebook)
-        outcome = Outcome(problem=problem)
-        if not problem:
-            outcome = examine(notebook, submission.exercise, grading.kind, grading.limits)
-    outcome = replace(outcome, notes=notes)
-    outcome.write(_outcome_path(submission, grading))
+    earlier = None if problem else _earlier_outcome(submission, grading, notebook)
+    outcome = earlier or Outcome(problem=problem)
+    if not (earlier or problem):
+        outcome = examine(notebook, submission.exercise, grading.kind, grading.limits)
+    path, outcome = _outcome_path(submission, grading), replace(outcome, notes=notes)
+    outcome.write(path)
+    _keep_copy(submission, grading, notebook)  # after the outcome, which otherwise might be that of an older copy
     deadline.value = math.inf  # it must not pay for those who are entered before it
     with FileLock(grading.course.folder / "gradebook.lock"):
         deadline.value = time.monotonic() + OVERHEAD
-        failure = grading.course.enter(submission.student, submission.exercise, autograde)
-    if failure:
-        replace(outcome, problem=failure).write(_outcome_path(submission, grading))
+        failure = grading.course.enter(submission.student, submission.exercise, autograde=earlier is None)
+    replace(outcome, problem=failure or outcome.problem, entered=not failure).write(path)
 
 
 def _rebuilt(submission: Submission) -> tuple[NotebookNode, list[str], str]:
@@ -259,12 +256,12 @@ def _keep_copy(submission: Submission, grading: Grading, notebook: NotebookNode)
 
 
 def _earlier_outcome(submission: Submission, grading: Grading, notebook: NotebookNode) -> Outcome | None:
-    """What the same notebook gave in an earlier grading, if that had no problem."""
+    """What the same notebook gave in an earlier grading, if that had no problem and is in the gradebook."""
     copy = _copy_path(submission, grading)
     if not copy.exists() or copy.read_text("utf-8") != nbformat.writes(notebook):
         return None
     outcome = Outcome.read(_outcome_path(submission, grading))
-    return None if outcome is None or outcome.problem else outcome
+    return outcome if outcome and outcome.entered and not outcome.problem else None
 
 
 # ---- The table ---------------------------------------------------------------------------------------------------

@@ -67,12 +67,14 @@ class Outcome:
         checks: by the name of the check's cell.
         notes: what the teacher should know.
         problem: why it couldn't be graded, "" if it could.
+        entered: whether its marks are in the gradebook.
     """
 
     outputs: list[list[NotebookNode]] = field(default_factory=list)
     checks: dict[str, Result] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problem: str = ""
+    entered: bool = False
 
     @classmethod
     def read(cls, path: Path) -> Outcome | None:
