@@ -27,12 +27,16 @@ def without(table, *names):
     return {our: their for our, their in table.items() if our not in names}
 
 
-def with_fact(twin, **facts):
-    return dataclasses.replace(twin, facts={**twin.facts, **facts})
+def with_table(change):
+    return lambda twin: dataclasses.replace(twin, table=change(twin.table))
 
 
-def with_tensor(twin, name, change):
-    return dataclasses.replace(twin, tensors={**twin.tensors, name: change(twin.tensors[name])})
+def with_fact(**facts):
+    return lambda twin: dataclasses.replace(twin, facts={**twin.facts, **facts})
+
+
+def with_tensor(name, change):
+    return lambda twin: dataclasses.replace(twin, tensors={**twin.tensors, name: change(twin.tensors[name])})
 
 
 def grid_turned(position):
@@ -47,66 +51,33 @@ def heads_turned(weight):
 
 PLAIN, DINO = ("vit_tiny_patch16_224", {"img_size": 48}), ("vit_small_patch14_reg4_dinov2", {"img_size": 56})
 EVA, BEIT = ("eva02_tiny_patch14_224", {"img_size": 56}), ("beit_base_patch16_224", {"img_size": (32, 64)})
-TIMM = tables.TIMM_MODERN
-NORM, FC = "blocks.{i}.norm1.*", "blocks.{i}.mlp.fc1.*"
+NORMS = ("blocks.{i}.norm1.*", "blocks.{i}.norm2.*")
+SCALES = ("blocks.{i}.scale1.gamma", "blocks.{i}.scale2.gamma")
+READ, ANSWER = "what the head reads", "in the answer"
 FAULTS = {  # the model, the fault, where it is first seen
-    "two norms exchanged": (
-        PLAIN,
-        lambda t: dataclasses.replace(t, table=swapped(TIMM, NORM, "blocks.{i}.norm2.*")),
-        "after block 0",
-    ),
-    "two layer scales exchanged": (
-        DINO,
-        lambda t: dataclasses.replace(t, table=swapped(TIMM, "blocks.{i}.scale1.gamma", "blocks.{i}.scale2.gamma")),
-        "after block 0",
-    ),
-    "no layer scale": (
-        DINO,
-        lambda t: dataclasses.replace(t, table=without(TIMM, "blocks.{i}.scale1.gamma", "blocks.{i}.scale2.gamma")),
-        "after block 0",
-    ),
-    "no registers": (DINO, lambda t: dataclasses.replace(t, table=without(TIMM, "embed.registers")), "before block 0"),
-    "no positions": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "embed.position")), "before block 0"),
-    "no last norm": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "norm.*")), "what the head reads"),
-    "no head": (PLAIN, lambda t: dataclasses.replace(t, table=without(TIMM, "head.*")), "in the answer"),
-    "a projection turned": (
-        PLAIN,
-        lambda t: with_tensor(t, "blocks.1.attn.proj.weight", lambda w: w.T.contiguous()),
-        "after block 1",
-    ),
-    "numbers before heads": (
-        PLAIN,
-        lambda t: with_tensor(t, "blocks.1.attn.qkv.weight", heads_turned),
-        "after block 1",
-    ),
-    "k before q": (
-        EVA,
-        lambda t: with_tensor(
-            t, "blocks.0.attn.qkv.weight", lambda w: torch.cat([w[64:128], w[:64], w[128:]]) if len(w) == 192 else w
-        ),
-        "after block 0",
-    ),
-    "positions turned": (
-        PLAIN,
-        lambda t: with_tensor(
-            t,
-            "pos_embed",
-            lambda p: torch.cat([p[:, :1], p[:, 1:].unflatten(1, (3, 3)).transpose(1, 2).flatten(1, 2)], 1),
-        ),
-        "before block 0",
-    ),
-    "a tensor twice": (PLAIN, lambda t: with_tensor(t, "head.bias", lambda b: 2 * b), "in the answer"),
-    "epsilon 1e-5": (PLAIN, lambda t: with_fact(t, norm_eps=1e-5), "after block 0"),
-    "epsilon 1e-4": (DINO, lambda t: with_fact(t, norm_eps=1e-4), "after block 0"),
-    "another GELU": (PLAIN, lambda t: with_fact(t, gelu="tanh"), "after block 0"),
-    "OpenAI's GELU": (PLAIN, lambda t: with_fact(t, gelu="quick"), "after block 0"),
-    "one head": (PLAIN, lambda t: with_fact(t, num_heads=1), "after block 0"),
-    "four heads": (BEIT, lambda t: with_fact(t, num_heads=4), ""),
-    "the mean": (DINO, lambda t: with_fact(t, pool="mean"), "what the head reads"),
-    "centred coordinates": (EVA, lambda t: with_fact(t, rotary=Rotary("centred", 10_000.0)), "after block 0"),
-    "a reference forgotten": (EVA, lambda t: with_fact(t, rotary=Rotary("index", 10_000.0)), "after block 0"),
-    "pairs of halves": (EVA, lambda t: dataclasses.replace(t, rotates_neighbours=False), "after block 0"),
-    "columns first": (EVA, lambda t: dataclasses.replace(t, columns_first=True), "after block 0"),
+    "two norms exchanged": (PLAIN, with_table(lambda t: swapped(t, *NORMS)), "after block 0"),
+    "two layer scales exchanged": (DINO, with_table(lambda t: swapped(t, *SCALES)), "after block 0"),
+    "no layer scale": (DINO, with_table(lambda t: without(t, *SCALES)), "after block 0"),
+    "no registers": (DINO, with_table(lambda t: without(t, "embed.registers")), "before block 0"),
+    "no positions": (PLAIN, with_table(lambda t: without(t, "embed.position")), "before block 0"),
+    "no last norm": (PLAIN, with_table(lambda t: without(t, "norm.*")), READ),
+    "no head": (PLAIN, with_table(lambda t: without(t, "head.*")), ANSWER),
+    "a projection turned": (PLAIN, with_tensor("blocks.1.attn.proj.weight", lambda w: w.T), "after block 1"),
+    "numbers before heads": (PLAIN, with_tensor("blocks.1.attn.qkv.weight", heads_turned), "after block 1"),
+    "k before q": (EVA, with_tensor("blocks.0.attn.qkv.weight", lambda w: w.roll(64, dims=0)), "after block 0"),
+    "positions turned": (PLAIN, with_tensor("pos_embed", grid_turned), "before block 0"),
+    "a tensor twice": (PLAIN, with_tensor("head.bias", lambda b: 2 * b), ANSWER),
+    "epsilon 1e-5": (PLAIN, with_fact(norm_eps=1e-5), "after block 0"),
+    "epsilon 1e-4": (DINO, with_fact(norm_eps=1e-4), "after block 0"),
+    "another GELU": (PLAIN, with_fact(gelu="tanh"), "after block 0"),
+    "OpenAI's GELU": (PLAIN, with_fact(gelu="quick"), "after block 0"),
+    "one head": (PLAIN, with_fact(num_heads=1), "after block 0"),
+    "four heads": (BEIT, with_fact(num_heads=4), "position_bias"),
+    "the mean": (DINO, with_fact(pool="mean"), READ),
+    "centred coordinates": (EVA, with_fact(rotary=Rotary("centred", 10_000.0)), "after block 0"),
+    "a reference forgotten": (EVA, with_fact(rotary=Rotary("index", 10_000.0)), "after block 0"),
+    "pairs of halves": (EVA, lambda twin: dataclasses.replace(twin, rotates_neighbours=False), "after block 0"),
+    "columns first": (EVA, lambda twin: dataclasses.replace(twin, columns_first=True), "after block 0"),
 }
 
 

@@ -160,27 +160,37 @@ def save(
         preprocess = preprocess or model.preprocess
         model = model.model
     check_savable(model)
-    config, names, out = model.config, () if classes is None else tuple(classes), Path(folder).expanduser()
-    if isinstance(classes, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"classes must be the names of the head's rows, a list of str, got {classes!r}")
     if preprocess is None and isinstance(model, KnowsPreprocessing):
         preprocess = model.preprocess
     if preprocess is None:
         raise ValueError("how pictures become what it takes isn't known: give preprocess=vt.data.Preprocessing(…)")
-    pixels.check_fits(preprocess, config)
-    if len(names) not in (0, config.num_classes):
-        raise ValueError(f"{len(names)} names of classes, and the head has {config.num_classes} rows: all or none")
+    names = _checked_names(classes, model)
+    pixels.check_fits(preprocess, model.config)
     state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
     if broken := [name for name, tensor in state.items() if tensor.is_meta or not tensor.isfinite().all()]:
         raise ValueError(
             f"{broken[0]} holds numbers that aren't finite, or none (the meta device): nothing was written"
         )
-    settings = {"kind": kind_of(model), "model": asdict(config), "classes": list(names), **asdict(preprocess)}
+    settings = {"kind": kind_of(model), "model": asdict(model.config), "classes": names, **asdict(preprocess)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    card = CARD.format(about=about, config=model.config, preprocess=preprocess, classes=few or "none")
+    out = Path(folder).expanduser()
     write(out / "model.safetensors", safetensors.torch.save(tensors))
     write(out / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
-    card = CARD.format(about=about, config=config, preprocess=preprocess, classes=", ".join(names) or "none")
     write(out / "README.md", card.encode())
+
+
+def _checked_names(classes: Sequence[str] | None, model: ViT) -> list[str]:
+    """The names of the head's rows, or none of them."""
+    names = [] if classes is None else list(classes)
+    if isinstance(classes, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"classes must be the names of the head's rows, a list of str, got {classes!r}")
+    if len(names) not in (0, model.config.num_classes):
+        raise ValueError(
+            f"{len(names)} names of classes, and the head has {model.config.num_classes} rows: all or none"
+        )
+    return names
 
 
 def is_ours(settings: Mapping[str, Any]) -> bool:
