@@ -222,8 +222,9 @@ def test_revision_and_token_are_for_the_hub(tmp_path, refuses):
             vt.load(name, revision="v2")
         with refuses(ValueError, "token= is for a repository on the Hugging Face hub"):
             vt.load(name, token="hf_x")
-    with refuses(ValueError, "revision= is for"):
-        vt.load(tmp_path / "a.pth", like="torchvision/vit_b_16", revision="v2")
+    for like in ("torchvision/vit_b_16", "timm/vit_tiny_patch16_224"):
+        with refuses(ValueError, "revision= is for", like):
+            vt.load(tmp_path / "a.pth", like=like, revision="v2")
 
 
 def test_like_what_nobody_knows(tmp_path, refuses):

@@ -12,13 +12,14 @@ Its blocks are the encoder's own; CLIP's let a token attend to earlier ones alon
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.encoder import EncoderBlock
+from vit_tutorial.mlp import Gelu
+from vit_tutorial.patches import check_choice
 from vit_tutorial.variants.modern import QuickGELU
 from vit_tutorial.variants.modern_config import Activation
 
@@ -45,8 +46,7 @@ class TextConfig:
     head_bias: bool = False  # of the projection (SigLIP)
 
     def __post_init__(self) -> None:
-        if self.gelu not in get_args(Activation):
-            raise ValueError(f"unknown gelu {self.gelu!r}: choose one of {', '.join(get_args(Activation))}")
+        check_choice(self.gelu, "gelu", Activation)
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
 
@@ -79,8 +79,9 @@ class TextTower(nn.Module):
             nn.init.normal_(weight, std=0.02)
         self.blocks = nn.Sequential()
         for _ in range(config.depth):
-            gelu: Any = "exact" if config.gelu == "quick" else config.gelu
+            gelu: Gelu = "tanh" if config.gelu == "tanh" else "exact"
             block = EncoderBlock(D, config.num_heads, config.mlp_dim, norm_eps=config.norm_eps, gelu=gelu)
+            # The encoder's own block, with CLIP's two changes.
             if config.causal:
                 block.attention = CausalAttention(D, config.num_heads)
             if config.gelu == "quick":
@@ -91,8 +92,10 @@ class TextTower(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         z = self.features(tokens)  # (B, T, D)
+        # SigLIP reads the last token, as a rule padding; it has seen all others. CLIP's token sees only what comes
+        # before it, so the one that ends the text is read.
         if not self.config.causal:
-            return self.head(z[:, -1])  # (B, E), of a token of padding, as a rule
+            return self.head(z[:, -1])  # (B, E)
         if self.config.end_token is None:
             place = tokens.argmax(dim=1)  # (B,)
         else:

@@ -82,11 +82,11 @@ def load(
         raise TypeError(f"num_classes must be an int, got {num_classes!r}")
     if like is None:
         source = parse_name(name)
-        check_hub_options(source, revision, token)
+        check_hub_options(source.kind in ("hub", "timm"), name, revision, token)
         trained = _load(source, image_size, revision, token)
     else:
         model_of_file = parse_name(like)
-        check_hub_options(model_of_file, revision, token)
+        check_hub_options(model_of_file.kind == "hub", like, revision, token)
         trained = _load_file(Path(name).expanduser(), model_of_file, image_size, revision, token)
     return _changed(trained, num_classes, image_size)
 
@@ -151,11 +151,11 @@ def parse_name(name: str | os.PathLike[str]) -> Source:
     )
 
 
-def check_hub_options(source: Source, revision: str | None, token: str | bool | None) -> None:
-    """Raise a ValueError for a revision or a token of what isn't on the hub."""
-    if source.kind not in ("hub", "timm") and (revision is not None or token is not None):
+def check_hub_options(downloaded: bool, name: object, revision: str | None, token: str | bool | None) -> None:
+    """Raise a ValueError for a revision or a token where nothing is downloaded from the Hugging Face hub."""
+    if not downloaded and (revision is not None or token is not None):
         option = "token" if revision is None else "revision"
-        raise ValueError(f"{option}= is for a repository on the Hugging Face hub, and {source.name} is none")
+        raise ValueError(f"{option}= is for a repository on the Hugging Face hub, which {name} isn't: leave it out")
 
 
 # ------------------------------------------------------------------------------------------------------ what it names

@@ -76,7 +76,7 @@ def load_pair(
         ImportError: transformers isn't installed.
     """
     source = loading.parse_name(name)
-    loading.check_hub_options(source, revision, token)
+    loading.check_hub_options(source.kind == "hub", name, revision, token)
     if source.kind not in ("folder", "hub"):
         raise ValueError(f"{source.name} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
     folder = source.path if source.kind == "folder" else files.repository(source.name, revision, token)
