@@ -369,15 +369,15 @@ def _encoder_cases() -> list[Case]:
 def _observe_encoder(work: Work, case: Case) -> Observation:
     case = with_defaults(work, case, 0.0)
     module = build_layer(work, case)
-    first = [p.detach() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
-    values: dict[str, Value] = {"the number of mlp.fc1.weight that torch sees, one in each block,": len(first)}
-    if len(first) != case.build[3]:
+    first = [p.flatten().tolist() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
+    values: dict[str, Value] = {
+        "the number of mlp.fc1.weight that torch sees, one in each block,": len(first),
+        "the number of these that start with different numbers": len(set(map(tuple, first))),
+    }
+    if set(values.values()) != {case.build[3]}:
         return Observation(values)
-    alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
-    values["the start of the blocks"] = "the same in two of them" if alike else "different in each"
     drops = [part for part in module.modules() if type(part).__name__ == "DropPath"]  # the package's or the student's
-    rates = [round(float(getattr(drop, "p", 0.0)), 4) for drop in drops]
-    values["drop path"] = rates
+    values["drop path"] = rates = [round(float(getattr(drop, "p", 0.0)), 4) for drop in drops]
     share_no_parameter(module, work(*case.build))
     observed = layer(lambda *_: module, case, chance=any(rates))
     observed.values = values | observed.values
