@@ -163,7 +163,7 @@ def _vote(a: Tensor, near: Tensor) -> Tensor:
 
 def _knn_cases() -> list[Case]:
     made = []
-    for n, m, D, k in [(9, 6, 3, 1), (10, 14, 6, 5), (25, 12, 5, 7)]:
+    for n, m, D, k in [(9, 20, 3, 1), (10, 30, 6, 5), (25, 50, 5, 7)]:
         A, B = normal(n, 1, seed=k).exp() * normal(n, D, seed=n), normal(m, 1).exp() * normal(m, D, seed=D)
         labels = torch.randint(3, (n,), generator=torch.Generator().manual_seed(n))
         votes = F.one_hot(labels[_cosines(A, B).topk(k, dim=1).indices], 3).sum(dim=1).topk(2, dim=1).values
