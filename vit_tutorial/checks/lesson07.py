@@ -71,14 +71,6 @@ def _loss(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     return F.cross_entropy(logits, labels, label_smoothing=epsilon)
 
 
-def _loss_cases() -> list[Case]:
-    sizes = [(3, 4, 0.1, 1.0), (1, 3, 0.4, 1.0), (5, 10, 0.0, 2.0), (4, 6, 0.2, 300.0)]
-    return [
-        Case(f"logits {(B, K)} up to {4 * size:g}, epsilon={e}", (size * normal(B, K), torch.arange(B) ** 2 % K, e))
-        for B, K, e, size in sizes
-    ]
-
-
 def _shared_by_others(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     K = logits.shape[1]
     hot = F.one_hot(labels, K)
@@ -91,7 +83,10 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
     points=3,
     takes="fn(logits, labels, epsilon): (B, K) and (B,) -> the mean loss, a tensor of one number",
     right=_loss,
-    cases=_loss_cases,
+    cases=lambda: [
+        Case(f"logits {(B, K)} up to {4 * size:g}, epsilon={e}", (size * normal(B, K), torch.arange(B) ** 2 % K, e))
+        for B, K, e, size in [(3, 4, 0.1, 1.0), (1, 3, 0.4, 1.0), (5, 10, 0.0, 2.0), (4, 6, 0.2, 300.0)]
+    ],
     observe=functools.partial(call, differentiable=True),
     forbidden=(Forbidden("cross_entropy", "write the loss out"),),
     mistakes=(

@@ -74,11 +74,6 @@ def _class_maps(weights: Tensor, grid: Grid) -> Tensor:
     return weights[..., 0, 1:].unflatten(-1, grid)
 
 
-def _class_cases() -> list[Case]:
-    sizes = [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((6, 6), (1, 5))]
-    return [Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid)) for shape, grid in sizes]
-
-
 def _stretched(weights: Tensor, grid: Grid) -> Tensor:
     maps = _class_maps(weights, grid)
     least, most = maps.amin(dim=(-2, -1), keepdim=True), maps.amax(dim=(-2, -1), keepdim=True)
@@ -91,7 +86,10 @@ CLASS_ATTENTION = Exercise(
     points=2,
     takes="fn(weights, grid): (..., T, T) -> (..., rows, columns), where T = 1 + rows * columns",
     right=_class_maps,
-    cases=_class_cases,
+    cases=lambda: [
+        Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
+        for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((6, 6), (1, 5))]
+    ],
     observe=call,
     forbidden=(explain.class_attention,),
     mistakes=(
@@ -147,18 +145,21 @@ def _rollout(
     return rollout
 
 
-def _rollout_cases() -> list[Case]:
-    sizes = [(3, 2, 3, 5, 5, "mean"), (4, 3, 2, 5, 5, "max"), (2, 1, 1, 3, 3, "max"), (12, 1, 2, 3, 3, "mean")]
-    return [Case(f"weights {tuple(shape)}, fusion={fusion!r}", (_weights(*shape), fusion)) for *shape, fusion in sizes]
-
-
 ROLLOUT = Exercise(
     name="rollout",
     lesson="08",
     points=4,
     takes='fn(weights, fusion): (L, B, h, T, T) and "mean" or "max" -> (B, T, T)',
     right=_rollout(),
-    cases=_rollout_cases,
+    cases=lambda: [
+        Case(f"weights {tuple(shape)}, fusion={fusion!r}", (_weights(*shape), fusion))
+        for *shape, fusion in [
+            (3, 2, 3, 5, 5, "mean"),
+            (4, 3, 2, 5, 5, "max"),
+            (2, 1, 1, 3, 3, "max"),
+            (12, 1, 2, 3, 3, "mean"),
+        ]
+    ],
     observe=call,
     forbidden=(explain.rollout,),
     mistakes=(
@@ -286,21 +287,20 @@ def _distance(
     return attention_distance
 
 
-def _distance_cases() -> list[Case]:
-    asked = [((2, 1, 2, 7, 7), (2, 3), (8, 8)), ((2, 13, 13), (4, 3), (2, 6)), ((4, 4), (1, 3), (16, 16))]
-    return [
-        Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
-        for shape, grid, size in asked
-    ]
-
-
 ATTENTION_DISTANCE = Exercise(
     name="attention_distance",
     lesson="08",
     points=3,
     takes="fn(weights, grid, patch_size): (..., T, T), (rows, columns), (height, width) -> (...), in pixels",
     right=_distance(),
-    cases=_distance_cases,
+    cases=lambda: [
+        Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
+        for shape, grid, size in [
+            ((2, 1, 2, 7, 7), (2, 3), (8, 8)),
+            ((2, 13, 13), (4, 3), (2, 6)),
+            ((4, 4), (1, 3), (16, 16)),
+        ]
+    ],
     observe=call,
     forbidden=(explain.attention_distance,),
     mistakes=(

@@ -219,13 +219,6 @@ def _dino(prefix: str, student: str, seed: int) -> dict[str, Any]:
     return {"student": network(student, seed), "teacher": network(prefix, seed + 20), "epoch": 300}
 
 
-def _teacher_cases() -> list[Case]:
-    return [
-        Case("teacher's names begin with 'backbone.'", (_dino("", "module.", 0),)),
-        Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "", 40),)),
-    ]
-
-
 def _contents(work: Any, case: Case) -> Observation:
     checkpoint = copy_arguments(case.args)[0]
     found = work(checkpoint)
@@ -251,7 +244,10 @@ TEACHER = Exercise(
     points=2,
     takes="fn(checkpoint): DINO's whole training checkpoint -> the teacher's backbone, under timm's names",
     right=_extract(),
-    cases=_teacher_cases,
+    cases=lambda: [
+        Case("teacher's names begin with 'backbone.'", (_dino("", "module.", 0),)),
+        Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "", 40),)),
+    ],
     observe=_contents,
     mistakes=(
         Mistake(
@@ -311,24 +307,16 @@ PREPARE = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _head_cases() -> list[Case]:
-    return [
-        Case(f"K={K}, D={D}", (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)))
-        for K, D in [(3, 5), (7, 6)]
-    ]
-
-
-def _joined(weight: Tensor, bias: Tensor, dist_weight: Tensor, dist_bias: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.cat([weight, dist_weight], dim=1) / 2, (bias + dist_bias) / 2
-
-
 JOINED_HEADS = Exercise(
     name="joined_heads",
     lesson="09",
     points=2,
     takes="fn(weight, bias, dist_weight, dist_bias): (K, D), (K,), twice -> (K, 2D) and (K,)",
-    right=_joined,
-    cases=_head_cases,
+    right=lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, (b + dist_b) / 2),
+    cases=lambda: [
+        Case(f"K={K}, D={D}", (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)))
+        for K, D in [(3, 5), (7, 6)]
+    ],
     observe=call,
     mistakes=(
         Mistake(

@@ -91,11 +91,6 @@ def _model(depth: int = 2, dim: int = 8, classes: int = 3) -> ViT:
     return model
 
 
-def _feature_cases() -> list[Case]:
-    sizes = [(3, 2, 4, 5), (1, 3, 6, 6)]
-    return [Case(f"B={B}, D={D}, K={K}", (_model(L, D, K), normal(B, 1, 4, 6))) for B, L, D, K in sizes]
-
-
 def _features(work: Any, case: Case) -> Observation:
     observed = call_with_model(work, case)
     graph = any(part.requires_grad for part in tensors(observed.result))
@@ -120,7 +115,10 @@ FROZEN_FEATURES = Exercise(
     points=3,
     takes="fn(model, images): a ViT in training mode, and (B, C, H, W) -> (B, D), without gradients",
     right=_frozen,
-    cases=_feature_cases,
+    cases=lambda: [
+        Case(f"B={B}, D={D}, K={K}", (_model(L, D, K), normal(B, 1, 4, 6)))
+        for B, L, D, K in [(3, 2, 4, 5), (1, 3, 6, 6)]
+    ],
     observe=_features,
     mistakes=(
         Mistake(
@@ -153,10 +151,6 @@ def _cosines(A: Tensor, B: Tensor) -> Tensor:
     return F.normalize(B, dim=1) @ F.normalize(A, dim=1).T  # (m, n)
 
 
-def _knn(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
-    return _vote(a, _cosines(A, B).topk(k, dim=1).indices)
-
-
 def _vote(a: Tensor, near: Tensor) -> Tensor:
     return F.one_hot(a[near]).sum(dim=1).argmax(dim=1)
 
@@ -177,7 +171,7 @@ KNN = Exercise(
     lesson="10",
     points=3,
     takes="fn(A, a, B, k): known features (n, D), their labels (n,), asked features (m, D) -> labels (m,)",
-    right=_knn,
+    right=lambda A, a, B, k: _vote(a, _cosines(A, B).topk(k, dim=1).indices),
     cases=_knn_cases,
     observe=call,
     mistakes=(
@@ -217,14 +211,6 @@ def _state(grid: Grid, D: int, classes: int) -> State:
     return state | {"norm.weight": state["norm.weight"].double()}  # whose dtype stays as it is
 
 
-def _task_cases() -> list[Case]:
-    asked = [(4, 3, 5, (2, 3), (2, 3)), (6, 5, 2, (2, 3), (4, 5)), (5, 2, 7, (3, 2), (3, 6)), (3, 2, 4, (2, 6), (4, 3))]
-    return [
-        Case(f"D={D}, {old} classes to {new}, grid {a} to {b}", (_state(a, D, old), new, a, b))
-        for D, old, new, a, b in asked
-    ]
-
-
 def _adapted(work: Any, case: Case) -> Observation:
     given, state = copy_arguments(case.args), case.args[0]
     found = entries(work(*given), state)
@@ -245,7 +231,15 @@ FOR_A_NEW_TASK = Exercise(
     points=3,
     takes="fn(state, num_classes, old_grid, new_grid): a state dict -> one with K classes and another grid",
     right=_task,
-    cases=_task_cases,
+    cases=lambda: [
+        Case(f"D={D}, {old} classes to {new}, grid {a} to {b}", (_state(a, D, old), new, a, b))
+        for D, old, new, a, b in [
+            (4, 3, 5, (2, 3), (2, 3)),
+            (6, 5, 2, (2, 3), (4, 5)),
+            (5, 2, 7, (3, 2), (3, 6)),
+            (3, 2, 4, (2, 6), (4, 3)),
+        ]
+    ],
     observe=_adapted,
     mistakes=(
         Mistake(
@@ -259,11 +253,6 @@ FOR_A_NEW_TASK = Exercise(
 
 
 # ---- A rate for each layer ---------------------------------------------------------------------------------------
-
-
-def _rate_cases() -> list[Case]:
-    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (12, 2.0, 0.9)]
-    return [Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay)) for L, rate, decay in asked]
 
 
 def _rates(work: Any, case: Case) -> Observation:
@@ -289,7 +278,10 @@ LAYER_RATES = Exercise(
     points=2,
     takes='fn(model, rate, decay): a ViT -> groups for an optimiser, [{"params": [...], "lr": ...}, ...]',
     right=_layer_rates,
-    cases=_rate_cases,
+    cases=lambda: [
+        Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay))
+        for L, rate, decay in [(2, 8.0, 0.5), (3, 0.5, 0.75), (12, 2.0, 0.9)]
+    ],
     observe=_rates,
     mistakes=(
         Mistake(

@@ -75,20 +75,16 @@ def _halves(row: Tensor, column: Tensor) -> Tensor:
     return torch.cat([rows, column.repeat(len(row), 1)], dim=1)  # (R * C, D)
 
 
-def _half_cases() -> list[Case]:
-    return [
-        Case(f"{R} rows, {C} columns, D = {D}", (normal(R, D // 2, seed=1), normal(C, D // 2, seed=2)))
-        for R, C, D in [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2)]
-    ]
-
-
 TWO_D_POSITIONS = Exercise(
     name="two_d_positions",
     lesson="11",
     points=4,
     takes="fn(row, column): (rows, D / 2), (columns, D / 2) -> (N, D), row by row, the row's half first",
     right=_halves,
-    cases=_half_cases,
+    cases=lambda: [
+        Case(f"{R} rows, {C} columns, D = {D}", (normal(R, D // 2, seed=1), normal(C, D // 2, seed=2)))
+        for R, C, D in [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2)]
+    ],
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.GridPosition,),
     mistakes=(
@@ -160,18 +156,14 @@ OFFSET_INDEX = Exercise(
 # ---- Attention with a bias ---------------------------------------------------------------------------------------
 
 
-def _attend(
-    add: Callable[[Tensor, Tensor], Tensor] = lambda scores, b: scores + b,
-    end: Callable[[Tensor, Tensor], Tensor] = lambda weights, b: weights,
-    scale: Callable[[int], float] = math.sqrt,
-) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Attention with a bias that is added in another way or place, or with another scale."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q @ k.mT / math.sqrt(q.shape[-1]) + bias).softmax(dim=-1)
+    return weights @ v, weights
 
-    def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        weights = end(add(q @ k.mT / scale(q.shape[-1]), bias).softmax(dim=-1), bias)
-        return weights @ v, weights
 
-    return biased_attention
+def _added_after(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    weights = _attend(q, k, v, torch.zeros_like(bias))[1] + bias
+    return weights @ v, weights
 
 
 def _attention_cases() -> list[Case]:
@@ -189,7 +181,7 @@ BIASED_ATTENTION = Exercise(
     lesson="11",
     points=3,
     takes="fn(q, k, v, bias): (B, h, T, d) each, (h, T, T) -> output (B, h, T, d), weights (B, h, T, T)",
-    right=_attend(),
+    right=_attend,
     cases=_attention_cases,
     observe=call,
     mistakes=(
@@ -197,19 +189,19 @@ BIASED_ATTENTION = Exercise(
             name="a bias after the softmax",
             says="Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
             reread=_AFTER,
-            wrong=_attend(add=lambda scores, b: scores, end=torch.add),
+            wrong=_added_after,
         ),
         Mistake(
             name="a bias from j to i",
             says="Entry [i, j] of the bias belongs to query i and key j, as the scores do. You add its transpose.",
             reread=_FROM_J,
-            wrong=_attend(add=lambda scores, b: scores + b.mT),
+            wrong=lambda q, k, v, bias: _attend(q, k, v, bias.mT),
         ),
         Mistake(
             name="scores that aren't divided by √d",
             says="Divide q kᵀ by the square root of d, then add the bias.",
             reread=_AFTER,
-            wrong=_attend(scale=lambda d: 1.0),
+            wrong=lambda q, k, v, bias: _attend(math.sqrt(q.shape[-1]) * q, k, v, bias),
         ),
     ),
 )
@@ -226,20 +218,16 @@ def _bias(table: Tensor, grid: Grid, index: Callable[[Grid], Tensor] = lesson.re
     return table[:, whole]
 
 
-def _bias_cases() -> list[Case]:
-    return [
-        Case(f"{h} heads, {R} rows, {C} columns", (normal(h, (2 * R - 1) * (2 * C - 1) + 3), (R, C)))
-        for h, R, C in [(2, 2, 3), (3, 3, 2), (1, 1, 4)]
-    ]
-
-
 RELATIVE_BIAS = Exercise(
     name="relative_bias",
     lesson="11",
     points=2,
     takes="fn(table, grid): (h, offsets + 3), (rows, columns) -> (h, T, T), the class token first",
     right=_bias,
-    cases=_bias_cases,
+    cases=lambda: [
+        Case(f"{h} heads, {R} rows, {C} columns", (normal(h, (2 * R - 1) * (2 * C - 1) + 3), (R, C)))
+        for h, R, C in [(2, 2, 3), (3, 3, 2), (1, 1, 4)]
+    ],
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.RelativeBias,),
     mistakes=(

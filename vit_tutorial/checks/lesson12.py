@@ -85,10 +85,6 @@ def _by_number(y: int, x: int, size: Size) -> int | None:
     return number if 0 <= number < math.prod(size) else None
 
 
-def _around(y: int, x: int, size: Size) -> int:
-    return y % size[0] * size[1] + x % size[1]
-
-
 def _conv_matrix(kernel: Tensor, size: Size, place: Place = _by_rows) -> Tensor:
     k, before = len(kernel), len(kernel) // 2
     matrix = torch.zeros(math.prod(size), math.prod(size), dtype=kernel.dtype)
@@ -99,18 +95,16 @@ def _conv_matrix(kernel: Tensor, size: Size, place: Place = _by_rows) -> Tensor:
     return matrix
 
 
-def _matrix_cases() -> list[Case]:
-    sizes = [(3, 3, 4), (5, 5, 3), (3, 1, 4), (1, 2, 3)]
-    return [Case(f"a kernel of {k} × {k}, an image of {H} × {W}", (normal(k, k, seed=k), (H, W))) for k, H, W in sizes]
-
-
 CONV_MATRIX = Exercise(
     name="conv_matrix",
     lesson="12",
     points=4,
     takes="fn(kernel, size): (k, k), (H, W) -> (N, N), the convolution with padding as a matrix",
     right=_conv_matrix,
-    cases=_matrix_cases,
+    cases=lambda: [
+        Case(f"a kernel of {k} × {k}, an image of {H} × {W}", (normal(k, k, seed=k), (H, W)))
+        for k, H, W in [(3, 3, 4), (5, 5, 3), (3, 1, 4), (1, 2, 3)]
+    ],
     observe=call,
     tolerance=1e-6,  # the kernel's numbers are put into their places, as they are
     mistakes=(
@@ -125,7 +119,7 @@ CONV_MATRIX = Exercise(
             name="a border that wraps around",
             says="A pixel outside of the image is 0: it has no column in the matrix.",
             reread=_KNOWS,
-            wrong=functools.partial(_conv_matrix, place=_around),
+            wrong=functools.partial(_conv_matrix, place=lambda y, x, size: y % size[0] * size[1] + x % size[1]),
         ),
         Mistake(
             name="a border that goes on in the next row",
@@ -188,42 +182,20 @@ def _runs(seed: int, models: Sequence[str], rates: Sequence[float], seeds: int) 
     return [runs[i] for i in order[: 3 * len(runs) // 4]]
 
 
-def _fair_cases() -> list[Case]:
-    asked = [
-        (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
-        (2, ("hybrid vit", "vit", "vit-s"), (0.0003, 0.003, 0.03, 0.3), 4),
-    ]
-    return [
-        Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
-        for seed, models, rates, seeds in asked
-    ]
-
-
 def _mean(runs: Iterable[Run], key: str) -> float:
     return statistics.fmean(run[key] for run in runs)
 
 
-def _best(runs: list[Run]) -> float:
-    return _by_rate(runs, lambda of_rate: _mean(of_rate, "held_out"))
-
-
-def _by_rate(runs: list[Run], score: Callable[[list[Run]], float]) -> float:
-    rates: list[float] = sorted({run["rate"] for run in runs})
-    return max(rates, key=lambda rate: score([run for run in runs if run["rate"] == rate]))
-
-
-def _fair(
-    choose: Callable[[list[Run], list[Run]], float] = lambda own, runs: _best(own),
-) -> Callable[[list[Run]], dict[str, tuple[float, float]]]:
-    def fair_comparison(runs: list[Run]) -> dict[str, tuple[float, float]]:
-        found = {}
-        for name in sorted({run["model"] for run in runs}):
-            own = [run for run in runs if run["model"] == name]
-            rate = choose(own, runs)
-            found[name] = (rate, _mean([run for run in own if run["rate"] == rate], "test"))
-        return found
-
-    return fair_comparison
+def _fair(runs: list[Run], chosen_by: str = "held_out") -> dict[str, tuple[float, float]]:
+    found = {}
+    for name in sorted({run["model"] for run in runs}):
+        by_rate: dict[float, list[Run]] = {}
+        for run in runs:
+            if run["model"] == name:
+                by_rate.setdefault(run["rate"], []).append(run)
+        rate = max(by_rate, key=lambda rate: _mean(by_rate[rate], chosen_by))
+        found[name] = (rate, _mean(by_rate[rate], "test"))
+    return found
 
 
 def _of_each_model(work: Any, case: Case) -> Observation:
@@ -239,8 +211,14 @@ FAIR_COMPARISON = Exercise(
     lesson="12",
     points=4,
     takes="fn(runs): a list of runs -> {model: (the rate chosen by held_out, mean test accuracy at it)}",
-    right=_fair(),
-    cases=_fair_cases,
+    right=_fair,
+    cases=lambda: [
+        Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
+        for seed, models, rates, seeds in [
+            (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
+            (2, ("hybrid vit", "vit", "vit-s"), (0.0003, 0.003, 0.03, 0.3), 4),
+        ]
+    ],
     observe=_of_each_model,
     tolerance=1e-6,
     mistakes=(
@@ -248,7 +226,7 @@ FAIR_COMPARISON = Exercise(
             name="a rate that is chosen by the test images",
             says="A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
             reread=_RATE,
-            wrong=_fair(choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
+            wrong=functools.partial(_fair, chosen_by="test"),
         ),
     ),
 )
@@ -266,17 +244,6 @@ def _nine(x: Tensor, weight: Tensor, grid: Size, place: Place = _by_rows) -> Ten
     return joined
 
 
-def _nine_cases() -> list[Case]:
-    sizes = [(1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (3, 2, 1, 4, 1)]
-    return [
-        Case(
-            f"x ({B}, {R * C}, {channels}), weight ({F}, {channels}, 3, 3), {R} rows, {C} columns",
-            (normal(B, R * C, channels, seed=R), normal(F, channels, 3, 3, seed=C), (R, C)),
-        )
-        for B, R, C, channels, F in sizes
-    ]
-
-
 _BY_HAND = "this exercise asks you to do without torch's convolutions and unfold"
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_d", "conv_t", "convolution", "unfold", "im2col")
 
@@ -287,7 +254,13 @@ NINE_HEADS = Exercise(
     points=2,
     takes="fn(x, weight, grid): (B, N, C), (F, C, 3, 3), (rows, columns) -> (B, N, F)",
     right=_nine,
-    cases=_nine_cases,
+    cases=lambda: [
+        Case(
+            f"x ({B}, {R * C}, {channels}), weight ({F}, {channels}, 3, 3), {R} rows, {C} columns",
+            (normal(B, R * C, channels, seed=R), normal(F, channels, 3, 3, seed=C), (R, C)),
+        )
+        for B, R, C, channels, F in [(1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (3, 2, 1, 4, 1)]
+    ],
     observe=functools.partial(call, differentiable=True),
     forbidden=(
         *(Forbidden(name, _BY_HAND) for name in _CONVOLUTIONS),

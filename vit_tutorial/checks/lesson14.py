@@ -93,18 +93,21 @@ def _line(cost: Tensor, loss: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     return intercept.exp(), -slope
 
 
-def _floor_cases() -> list[Case]:
-    laws = [(0, 4, 4.0, 0.5, 1.0), (1, 6, 2.0, 0.3, 0.4), (3, 8, 30.0, 0.2, 2.5), (5, 2, 3.0, 0.4, 0.0)]
-    return [Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c)) for seed, n, a, b, c in laws]
-
-
 LAW_FROM_FLOOR = Exercise(
     name="law_from_floor",
     lesson="14",
     points=3,
     takes="fn(cost, loss, floor): (n,), (n,) -> a, b of the line of least squares through the logarithms",
     right=_line,
-    cases=_floor_cases,
+    cases=lambda: [
+        Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c))
+        for seed, n, a, b, c in [
+            (0, 4, 4.0, 0.5, 1.0),
+            (1, 6, 2.0, 0.3, 0.4),
+            (3, 8, 30.0, 0.2, 2.5),
+            (5, 2, 3.0, 0.4, 0.0),
+        ]
+    ],
     observe=call,
     mistakes=(
         Mistake(

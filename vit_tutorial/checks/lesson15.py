@@ -189,11 +189,6 @@ GATED_MLP = Exercise(
 # ---- Rotary positions --------------------------------------------------------------------------------------------
 
 
-def _angle_cases() -> list[Case]:
-    asked = [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (1, 9, 16, 50.0), (4, 4, 4, 2.0)]
-    return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
-
-
 def _angles(rows: int, columns: int, head_dim: int, temperature: float) -> Tensor:
     n = torch.arange(rows * columns)[:, None]
     f = temperature ** (-4 * torch.arange(head_dim // 4) / head_dim)
@@ -206,7 +201,10 @@ ROTARY_ANGLES = Exercise(
     points=3,
     takes="fn(rows, columns, head_dim, temperature) -> (N, d / 2), radians",
     right=_angles,
-    cases=_angle_cases,
+    cases=lambda: [
+        Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t))
+        for R, C, d, t in [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (1, 9, 16, 50.0), (4, 4, 4, 2.0)]
+    ],
     observe=call,
     tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
@@ -315,23 +313,16 @@ def _pool_cases() -> list[Case]:
     return made
 
 
-def _by_heads(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -3)  # (..., S, D) -> (..., h, S, d)
+def _pooled(z: Tensor, probe: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, num_heads: int) -> Tensor:
+    made = probe[None] @ wq.T, z @ wk.T, z @ wv.T
+    q, k, v = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in made)  # (h, 1, d), (B, h, S, d) twice
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)  # (B, h, 1, S)
+    return (weights @ v).transpose(-2, -3).flatten(2)[:, 0]  # (B, D)
 
 
-def _pooled(
-    split: Callable[[Tensor, int], Tensor] = _by_heads,
-    scale: Callable[[int, int], float] = lambda D, h: math.sqrt(D / h),
-) -> Callable[..., Tensor]:
-    """Attention pooling with other heads or scale."""
-
-    def attention_pool(z: Tensor, probe: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, num_heads: int) -> Tensor:
-        made = probe[None] @ wq.T, z @ wk.T, z @ wv.T
-        q, k, v = (split(x, num_heads) for x in made)  # (h, 1, d), (B, h, S, d) twice
-        weights = (q @ k.mT / scale(z.shape[-1], num_heads)).softmax(dim=-1)  # (B, h, 1, S)
-        return (weights @ v).transpose(-2, -3).flatten(2)[:, 0]  # (B, D)
-
-    return attention_pool
+def _interleaved(z: Tensor, probe: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, num_heads: int) -> Tensor:
+    wq, wk, wv = (w.unflatten(0, (-1, num_heads)).transpose(0, 1).flatten(0, 1) for w in (wq, wk, wv))
+    return _pooled(z, probe, wq, wk, wv, num_heads)
 
 
 ATTENTION_POOL = Exercise(
@@ -339,7 +330,7 @@ ATTENTION_POOL = Exercise(
     lesson="15",
     points=3,
     takes="fn(z, probe, wq, wk, wv, num_heads): (B, S, D), (D,), three (D, D) -> (B, D)",
-    right=_pooled(),
+    right=_pooled,
     cases=_pool_cases,
     observe=call,
     forbidden=(modern.AttentionPool,),
@@ -348,13 +339,13 @@ ATTENTION_POOL = Exercise(
             name="√D in place of √d",
             says="Each head has d = D / h numbers: divide by √d.",
             reread=_POOL,
-            wrong=_pooled(scale=lambda D, h: math.sqrt(D)),
+            wrong=lambda z, probe, *others: _pooled(z, probe / math.sqrt(others[-1]), *others),
         ),
         Mistake(
             name="interleaved heads",
             says="Head 0 has the first d numbers, not every h-th one.",
             reread=_POOL,
-            wrong=_pooled(split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
+            wrong=_interleaved,
         ),
     ),
 )

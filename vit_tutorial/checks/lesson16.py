@@ -164,15 +164,11 @@ CLASS_SHARES = Exercise(
 # ---- The score ---------------------------------------------------------------------------------------------------
 
 
-def _overlap(both: Tensor, said: Tensor, true: Tensor) -> Tensor:
-    return both / (said + true - both)
-
-
 def _iou(
     predicted: Tensor,
     targets: Tensor,
     num_classes: int,
-    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = _overlap,
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda both, said, true: both / (said + true - both),
     mean: Callable[[Tensor], Tensor] = torch.nanmean,
 ) -> Tensor:
     """The score, or one with another measure of a class or another mean."""
@@ -252,21 +248,16 @@ def _segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(logits, size=size, mode="bilinear", align_corners=False).argmax(dim=1)
 
 
-def _segment_cases() -> list[Case]:
-    sizes = [(2, 4, 3, 2, 12, 8), (3, 3, 4, 5, 16, 15), (1, 5, 2, 2, 10, 14)]
-    return [
-        Case(f"logits ({B}, {K}, {rows}, {columns}), size ({H}, {W})", (2 * normal(B, K, rows, columns), (H, W)))
-        for B, K, rows, columns, H, W in sizes
-    ]
-
-
 SEGMENT = Exercise(
     name="segment",
     lesson="16",
     points=2,
     takes="fn(logits, size): (B, K, rows, columns), (H, W) -> (B, H, W) whole numbers",
     right=_segment,
-    cases=_segment_cases,
+    cases=lambda: [
+        Case(f"logits ({B}, {K}, {rows}, {columns}), size ({H}, {W})", (2 * normal(B, K, rows, columns), (H, W)))
+        for B, K, rows, columns, H, W in [(2, 4, 3, 2, 12, 8), (3, 3, 4, 5, 16, 15), (1, 5, 2, 2, 10, 14)]
+    ],
     observe=call,
     forbidden=(lesson.upsample,),
     mistakes=(

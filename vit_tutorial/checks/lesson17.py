@@ -77,10 +77,6 @@ def _unit(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1)
 
 
-def _clipped(log_scale: Tensor) -> Tensor:
-    return log_scale.exp().clamp(max=100)
-
-
 def _both(logits: Tensor) -> Tensor:
     own = torch.arange(len(logits))
     return (F.cross_entropy(logits, own) + F.cross_entropy(logits.T, own)) / 2
@@ -92,7 +88,7 @@ def _rows(logits: Tensor) -> Tensor:
 
 def _make_loss(
     unit: Callable[[Tensor], Tensor] = _unit,
-    scale: Callable[[Tensor], Tensor] = _clipped,
+    scale: Callable[[Tensor], Tensor] = lambda log_scale: log_scale.exp().clamp(max=100),
     loss: Callable[[Tensor], Tensor] = _both,
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """CLIP's loss with other vectors, another scale, or other questions."""
@@ -221,11 +217,7 @@ FLOOR_OF = Exercise(
 # ---- A classifier out of captions --------------------------------------------------------------------------------
 
 
-def _zero_shot(images: Tensor, captions: Tensor) -> Tensor:
-    return _lengths_kept(images, _unit(captions))
-
-
-def _lengths_kept(images: Tensor, captions: Tensor) -> Tensor:
+def _with_averages(images: Tensor, captions: Tensor) -> Tensor:
     return _unit(images) @ _unit(captions.mean(dim=0)).T
 
 
@@ -242,7 +234,7 @@ ZERO_SHOT = Exercise(
     lesson="17",
     points=3,
     takes="fn(images, captions): (B, E), (prompts, K, E) -> (B, K) cosines with each name's averaged vector",
-    right=_zero_shot,
+    right=lambda images, captions: _with_averages(images, _unit(captions)),
     cases=_zero_shot_cases,
     observe=call,
     forbidden=(lesson.average_prompts,),
@@ -251,7 +243,7 @@ ZERO_SHOT = Exercise(
             name="captions averaged before they are unit vectors",
             says="A long vector would count more than a short one: make each caption's vector a unit vector first.",
             reread=_PROMPTS,
-            wrong=_lengths_kept,
+            wrong=_with_averages,
         ),
         Mistake(
             name="the largest cosine in place of the average",
@@ -266,12 +258,8 @@ ZERO_SHOT = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _signs(logits: Tensor) -> Tensor:
-    return 2 * torch.eye(len(logits)) - 1
-
-
 def _make_sigmoid(
-    signs: Callable[[Tensor], Tensor] = _signs,
+    signs: Callable[[Tensor], Tensor] = lambda logits: 2 * torch.eye(len(logits)) - 1,
     mean: Callable[[Tensor], Tensor] = lambda losses: losses.sum() / len(losses),
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """SigLIP's loss with other answers, or another mean."""
@@ -282,21 +270,16 @@ def _make_sigmoid(
     return sigmoid_pairs
 
 
-def _sigmoid_cases() -> list[Case]:
-    sizes = [(3, 2.0, -1.5), (4, 1.0, 0.7), (7, 4.0, -4.0), (5, 300.0, -10.0)]
-    return [
-        Case(f"logits ({B}, {B}) up to {3 * size:g}, a bias of {bias:g}", (size * normal(B, B), torch.tensor(bias)))
-        for B, size, bias in sizes
-    ]
-
-
 SIGMOID_PAIRS = Exercise(
     name="sigmoid_pairs",
     lesson="17",
     points=2,
     takes="fn(logits, bias): (B, B), () -> SigLIP's loss, one number",
     right=_make_sigmoid(),
-    cases=_sigmoid_cases,
+    cases=lambda: [
+        Case(f"logits ({B}, {B}) up to {3 * size:g}, a bias of {bias:g}", (size * normal(B, B), torch.tensor(bias)))
+        for B, size, bias in [(3, 2.0, -1.5), (4, 1.0, 0.7), (7, 4.0, -4.0), (5, 300.0, -10.0)]
+    ],
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-4,
     forbidden=(lesson.sigmoid_loss,),

@@ -75,13 +75,9 @@ SHIPPING_NUMBERS = pencil(
 # ---- A scale for each row ----------------------------------------------------------------------------------------
 
 
-def _last(bits: int) -> int:
-    return int(2 ** (bits - 1) - 1)
-
-
 def _rows(
     largest: Callable[[Tensor], Tensor] = lambda w: w.abs().amax(dim=1, keepdim=True),
-    last: Callable[[int], int] = _last,
+    last: Callable[[int], int] = lambda bits: 2 ** (bits - 1) - 1,
 ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
     """Symmetric codes with each step to be replaced."""
 
@@ -204,22 +200,9 @@ WITH_ZERO_POINT = Exercise(
 # ---- A layer in whole numbers ------------------------------------------------------------------------------------
 
 
-Finish = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def _layer(
-    widen: Callable[[Tensor], Tensor] = lambda x: x.int(),
-    offset: Callable[[Tensor, Tensor], Tensor] = lambda zero, w: zero * w.sum(dim=1),
-    finish: Finish = lambda sums, s_x, s_w, bias: sums * s_x * s_w + bias,
-) -> Callable[..., Tensor]:
-    """A linear layer on codes, with each step to be replaced."""
-
-    def integer_layer(x: Tensor, s_x: Tensor, zero: int, weight: Tensor, s_w: Tensor, bias: Tensor) -> Tensor:
-        wide = weight.int()
-        sums = widen(x) @ wide.T - offset(torch.tensor(zero), wide)  # (T, out)
-        return finish(sums, s_x, s_w, bias)
-
-    return integer_layer
+def _layer(x: Tensor, s_x: Tensor, zero: int, weight: Tensor, s_w: Tensor, bias: Tensor) -> Tensor:
+    sums = (x.int() - zero) @ weight.int().T  # (T, out)
+    return sums * s_x * s_w + bias
 
 
 def _layer_cases() -> list[Case]:
@@ -238,7 +221,7 @@ INTEGER_LAYER = Exercise(
     lesson="18",
     points=3,
     takes="fn(x, s_x, zero, weight, s_w, bias): codes (T, in), (out, in) and scales (T, 1), (out,) -> (T, out)",
-    right=_layer(),
+    right=_layer,
     cases=_layer_cases,
     observe=call,
     forbidden=_PACKAGE,
@@ -247,44 +230,44 @@ INTEGER_LAYER = Exercise(
             name="a zero point that is forgotten",
             says="Each code of x is too large by the zero point. Subtract zero · weight.sum(dim=1) from the sums.",
             reread=_PENCIL,
-            wrong=_layer(offset=lambda zero, w: torch.tensor(0)),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, 0, w, s_w, b),
         ),
         Mistake(
             name="a zero point that is subtracted once",
             says="Each term of the sum has the zero point in it, times the weight's code. Subtract it from the codes "
             "of x, or zero · weight.sum(dim=1) from the sums.",
             reread=_PENCIL,
-            wrong=_layer(offset=lambda zero, w: zero),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, 0, w, s_w, b - zero * s_x * s_w),
         ),
         Mistake(
             name="codes that don't fit",
             says="uint8 goes up to 255, int8 to 127: .to(torch.int8) turns 200 into -56. Widen to int32 first.",
             reread=_PENCIL,
-            wrong=_layer(widen=lambda x: x.to(torch.int8).int()),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x.to(torch.int8), s_x, zero, w, s_w, b),
         ),
         Mistake(
             name="the tokens' scales forgotten",
             says="Each sum is in steps of both: multiply it by s_x and by s_w.",
             reread=_PENCIL,
-            wrong=_layer(finish=lambda sums, s_x, s_w, bias: sums * s_w + bias),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, torch.ones_like(s_x), zero, w, s_w, b),
         ),
         Mistake(
             name="the weight's scales forgotten",
             says="Each sum is in steps of both: multiply it by s_x and by s_w.",
             reread=_PENCIL,
-            wrong=_layer(finish=lambda sums, s_x, s_w, bias: sums * s_x + bias),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, zero, w, torch.ones_like(s_w), b),
         ),
         Mistake(
             name="the bias forgotten",
             says="Add it at the end: it is in floats already.",
             reread=_PENCIL,
-            wrong=_layer(finish=lambda sums, s_x, s_w, bias: sums * s_x * s_w),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, zero, w, s_w, torch.zeros_like(b)),
         ),
         Mistake(
             name="a bias that is scaled",
             says="The bias is in floats, and no code: apply the scales to the sums, then add it.",
             reread=_PENCIL,
-            wrong=_layer(finish=lambda sums, s_x, s_w, bias: (sums + bias) * s_x * s_w),
+            wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, zero, w, s_w, b * s_x * s_w),
         ),
     ),
 )

@@ -266,17 +266,8 @@ MERGE_PAIRS = Exercise(
 # ---- Attention by size -------------------------------------------------------------------------------------------
 
 
-def _proportional(
-    bias: Callable[[Tensor], Tensor] = lambda sizes: sizes.log(),
-    scale: Callable[[Tensor, Tensor, int], Tensor] = lambda scores, bias, d: scores / d**0.5 + bias,
-    end: Callable[[Tensor, Tensor], Tensor] = lambda weights, sizes: weights,
-) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Attention with log sizes, with each step to be replaced."""
-
-    def proportional_attention(q: Tensor, k: Tensor, v: Tensor, sizes: Tensor) -> Tensor:
-        return end(scale(q @ k.mT, bias(sizes), q.shape[-1]).softmax(dim=-1), sizes) @ v
-
-    return proportional_attention
+def _proportional(q: Tensor, k: Tensor, v: Tensor, sizes: Tensor) -> Tensor:
+    return (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log()).softmax(dim=-1) @ v
 
 
 def _proportional_cases() -> list[Case]:
@@ -293,7 +284,7 @@ PROPORTIONAL_ATTENTION = Exercise(
     lesson="19",
     points=2,
     takes="fn(q, k, v, sizes): (h, T, d) each, (T,) -> (h, T, d)",
-    right=_proportional(),
+    right=_proportional,
     cases=_proportional_cases,
     observe=call,
     forbidden=_PACKAGE,
@@ -302,26 +293,26 @@ PROPORTIONAL_ATTENTION = Exercise(
             name="sizes without their logarithm",
             says="Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
             reread=_FEWER,
-            wrong=_proportional(bias=lambda sizes: sizes),
+            wrong=lambda q, k, v, sizes: _proportional(q, k, v, sizes.exp()),
         ),
         Mistake(
             name="sizes of the queries, or no sizes",
             says="The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A "
             "number that is the same for a whole row changes nothing in its softmax.",
             reread=_FEWER,
-            wrong=_proportional(bias=lambda sizes: sizes.log()[:, None]),
+            wrong=lambda q, k, v, sizes: _proportional(q, k, v, torch.ones_like(sizes)),
         ),
         Mistake(
             name="a logarithm that is scaled, too",
             says="Divide q kᵀ by the square root of d first, and then add log(size).",
             reread=_FEWER,
-            wrong=_proportional(scale=lambda scores, bias, d: (scores + bias) / d**0.5),
+            wrong=lambda q, k, v, sizes: _proportional(q, k, v, sizes ** (q.shape[-1] ** -0.5)),
         ),
         Mistake(
             name="weights that don't sum to 1",
             says="A size that multiplies a weight or a value comes after the softmax: add its log to the scores.",
             reread=_FEWER,
-            wrong=_proportional(bias=torch.zeros_like, end=torch.mul),
+            wrong=lambda q, k, v, sizes: _proportional(q, k, v * sizes[:, None], torch.ones_like(sizes)),
         ),
     ),
 )

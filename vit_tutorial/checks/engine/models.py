@@ -20,6 +20,7 @@ class ModelSnapshot:
 
     def __init__(self, model: nn.Module, trained: bool = False) -> None:
         self.model, self.trained = model, trained
+        self.parts = list(model.modules())  # kept alive: a new part must not get an old one's id
         self.before = self._facts()
 
     def afterwards(self) -> str:
