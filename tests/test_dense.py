@@ -1,4 +1,4 @@
-"""vit_tutorial.analysis.dense: patch tokens as maps, a linear head, the score, principal maps."""
+"""vit_tutorial.analysis.dense: patch tokens as maps, heads, the score, principal maps."""
 
 import numpy as np
 import pytest
@@ -36,27 +36,15 @@ def test_tokens_are_the_models_own_and_only_patches_are_laid_out(model):
     assert torch.equal(grid[1, :, 1, 2], tokens[1][1, prefix + 5])  # the last patch: row 1, column 2
 
 
-def test_class_token_stands_beside_each_patch():
-    tokens = torch.randn(2, 7, 5)
-    grid = dense.beside(dense.token_grid(tokens, (2, 3)), tokens[:, 0])
-    assert grid.shape == (2, 10, 2, 3)
-    assert torch.equal(grid[1, 5:, 0, 1], tokens[1, 0])
-    assert torch.equal(grid[1, :5, 0, 1], tokens[1, 2])
-
-
 def test_tokens_that_do_not_fit_say_what_would():
     with pytest.raises(ValueError, match=r"\(2, 3\) with prefix_tokens=0 needs tokens \(B, 6, D\), got \(2, 7, 5\)"):
         dense.token_grid(torch.zeros(2, 7, 5), (2, 3), prefix_tokens=0)
 
 
-def test_masks_of_classes_and_their_shares():
-    masks = torch.zeros(2, 4, 6, dtype=torch.bool)
-    masks[0, :2, :2] = True
-    masks[1, 3, 5] = True
-    targets = dense.class_masks(masks, torch.tensor([1, 0]))
-    assert targets[0, 0, 0] == 2
-    assert targets[1, 3, 5] == 1
-    assert targets.sum() == 2 * 4 + 1
+def test_shares_of_the_classes_in_each_patch():
+    targets = torch.zeros(2, 4, 6, dtype=torch.long)
+    targets[0, :2, :2] = 2
+    targets[1, 3, 5] = 1
     shares = dense.class_shares(targets, 3, (2, 3))
     assert shares.shape == (2, 3, 2, 3)
     assert torch.allclose(shares.sum(dim=1), torch.ones(2, 2, 3))
@@ -77,29 +65,17 @@ def test_head_learns_where_a_linear_head_can():
     assert torch.equal(head.linear.weight, again.linear.weight)
 
 
-def test_segmenter_is_frozen_model_then_head():
-    model = models()[0]
-    images = torch.rand(4, 3, 8, 12)
-    targets = torch.randint(0, 3, (4, 8, 12))
-    tokens = dense.layer_tokens(model, images)
-    features = dense.beside(dense.token_grid(tokens[1], (2, 3)), tokens[-1][:, 0])
-    segmenter = dense.Segmenter(model, dense.fit_head(features, targets, 3, steps=3), layer=1)
-    logits = segmenter(images)
-    assert logits.shape == (4, 3, 8, 12)
-    assert torch.equal(logits, dense.upsample(segmenter.head(features), (8, 12)))
-    assert [name for name, p in segmenter.named_parameters() if p.requires_grad] == [
-        "head.linear.weight",
-        "head.linear.bias",
-    ]
-    assert dense.Segmenter(model, torch.nn.Identity(), layer=-1, class_token=False)(images).shape == (4, 8, 8, 12)
-    assert segmenter.train().head.training
-    assert not segmenter.model.training
-
-
-def test_a_segmenter_reads_no_class_token_where_there_is_none(refuses):
-    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, mlp_dim=8, pool="mean"))
-    with refuses(ValueError, "no class token", "class_token=False"):
-        dense.Segmenter(model, torch.nn.Identity(), layer=-1)
+def test_a_hidden_layer_learns_what_no_line_separates():
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, (40, 2, 2, 3), generator=generator)
+    targets = signs[:, 0] ^ signs[:, 1]  # different signs
+    features = (2 * signs - 1).float() + 0.1 * torch.randn(40, 2, 2, 3, generator=generator)
+    pixels = targets.repeat_interleave(2, 1).repeat_interleave(2, 2)  # (40, 4, 6)
+    rights = {}
+    for hidden in (0, 16):
+        head = dense.fit_head(features, pixels, 2, hidden=hidden, ground_weight=1.0, steps=200, rate=0.02)
+        rights[hidden] = (head(features).argmax(dim=1) == targets).float().mean().item()
+    assert rights[16] == 1 > 0.8 > rights[0]
 
 
 def test_iou_agrees_with_sklearn():
@@ -134,11 +110,3 @@ def test_principal_maps_agree_with_sklearn():
     maps = dense.principal_maps(features)
     assert maps.shape == (3, 3, 4, 5)
     assert torch.allclose(maps.movedim(1, -1).flatten(0, 2), expected.float(), atol=1e-4)
-
-
-def test_similarity_is_a_cosine():
-    features = torch.randn(2, 6, 3, 4)
-    maps = dense.similarity(2 * features[1, :, 2, 1], features)
-    assert maps.shape == (2, 3, 4)
-    assert maps[1, 2, 1] == pytest.approx(1.0)
-    assert maps.flatten(1).argmax(dim=1)[1] == 2 * 4 + 1

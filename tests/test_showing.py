@@ -88,39 +88,3 @@ def test_a_slider_shows_each_picture_by_mouse_and_by_keys(shown: list[Any], tabs
     assert len(set(sources)) == 3
     assert second.locator("output").text_content() == "size 0"
     assert tabs.heard == []
-
-
-def matches() -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
-    """Two pictures of 2 x 2 patches: those of the first match the same place of the second, or the next one."""
-    alike = torch.eye(4).unsqueeze(1).expand(-1, 2, -1)  # (N, images, N)
-    return [torch.ones(3, 8, 8), torch.zeros(3, 8, 8)], {"block 1": alike, "block 2": alike.roll(1, -1)}
-
-
-def test_a_picture_to_click_leaves_a_still_of_its_first_patch(shown: list[Any]) -> None:
-    pictures, maps = matches()
-    plots.show_matches(pictures, maps, "Two squares.", "It.", start=1)
-    html = shown[0][0]["text/html"]
-    assert html.count("<img src=") == 1
-    still = Image.open(io.BytesIO(base64.b64decode(html.split("base64,")[1].split('"')[0])))
-    colours = {name: still.getpixel(place) for name, place in {"chosen": (15, 4), "beside": (5, 4)}.items()}
-    assert colours == {"chosen": (255, 255, 255), "beside": (102, 102, 102)}
-    assert still.getpixel((24 + 15, 4)) == (191, 0, 41)  # the match, at the same place
-    assert still.getpixel((24 + 5, 4)) == (89, 89, 89)  # pale grey for black
-
-
-@browser_only
-def test_a_click_and_a_key_choose_the_patch_that_is_looked_for(shown: list[Any], tabs: Tabs, tmp_path: Path) -> None:
-    plots.show_matches(*matches(), "Two squares.")
-    tab = tabs.show(f"<!doctype html><title>Matches</title>{shown[0][0]['text/html']}", tmp_path)
-    red = "canvas => [0, 1, 2, 3].filter(n => canvas.getContext('2d').getImageData(n % 2, n >> 1, 1, 1).data[3] > 200)"
-    clicked, other = tab.locator("canvas").all()
-    assert other.evaluate(red) == [0]
-    box = clicked.bounding_box()
-    clicked.click(position={"x": 0.2 * box["width"], "y": 0.7 * box["height"]})
-    assert other.evaluate(red) == [2]
-    tab.get_by_label("patch").press("ArrowLeft")
-    assert other.evaluate(red) == [1]
-    tab.get_by_label("after").select_option("block 2")
-    assert other.evaluate(red) == [2]
-    assert tab.locator("img").count() == 0
-    assert all("willReadFrequently" in line for line in tabs.heard)  # this test reads

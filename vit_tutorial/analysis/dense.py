@@ -5,8 +5,6 @@ B images of (H, W) pixels, a grid of (rows, columns) = N patches, K classes of a
 
 from __future__ import annotations
 
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -49,16 +47,6 @@ def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1) -> Tensor:
     return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, rows, columns)  # (B, D, rows, columns)
 
 
-def beside(features: Tensor, vector: Tensor) -> Tensor:
-    """One vector per image, repeated beside each patch: (B, D, rows, columns), (B, E) -> (B, D + E, rows, columns)."""
-    return torch.cat([features, vector[:, :, None, None].expand(-1, -1, *features.shape[2:])], dim=1)
-
-
-def class_masks(masks: Tensor, labels: Tensor) -> Tensor:
-    """Which class each pixel has: masks (B, H, W) bool, labels (B,) -> (B, H, W) int64, 0 the ground, label k + 1."""
-    return torch.where(masks, labels[:, None, None] + 1, 0)
-
-
 def class_shares(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
     """How much of each patch each class covers: (B, H, W) int64 -> (B, K, rows, columns), which sums to 1 over K.
 
@@ -75,28 +63,30 @@ def class_shares(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- the head
 
 
-class LinearHead(nn.Module):
+class PatchHead(nn.Module):
     """Features (B, D, rows, columns) -> logits (B, K, rows, columns): each patch by itself, K numbers a patch.
 
     Args:
         mean: of each feature, (D,), subtracted first.
         std: of each feature, (D,).
         num_classes: K.
+        hidden: units of a hidden layer; 0 for a linear head.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: Tensor, std: Tensor, num_classes: int) -> None:
+    def __init__(self, mean: Tensor, std: Tensor, num_classes: int, *, hidden: int = 0) -> None:
         super().__init__()
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
-        self.linear = nn.Conv2d(len(mean), num_classes, 1)  # a linear layer for each patch
+        self.hidden = nn.Sequential(nn.Conv2d(len(mean), hidden, 1), nn.GELU()) if hidden else nn.Identity()
+        self.linear = nn.Conv2d(hidden or len(mean), num_classes, 1)  # a linear layer for each patch
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)  # type: ignore[arg-type]
 
     def forward(self, features: Tensor) -> Tensor:
-        return self.linear((features - self.mean[:, None, None]) / self.std[:, None, None])
+        return self.linear(self.hidden((features - self.mean[:, None, None]) / self.std[:, None, None]))
 
 
 def fit_head(
@@ -104,12 +94,13 @@ def fit_head(
     targets: Tensor,
     num_classes: int,
     *,
+    hidden: int = 0,
     ground_weight: float = 0.25,
     steps: int = 300,
     rate: float = 6e-2,
     seed: int = 0,
-) -> LinearHead:
-    """A linear layer on frozen features, trained to say how much of each patch each class covers.
+) -> PatchHead:
+    """A head on frozen features, trained to say how much of each patch each class covers.
 
     The loss is the weighted cross-entropy between a patch's logits and :func:`class_shares`: what its
     pixels would give if they had the patch's logits. AdamW, 32 scenes a batch, a rate falling to 0.
@@ -118,17 +109,21 @@ def fit_head(
         features: (B, D, rows, columns), from :func:`token_grid`.
         targets: (B, H, W) int64, from :func:`class_masks`.
         num_classes: K, the ground included.
+        hidden: units of a hidden layer; 0 for a linear head.
         ground_weight: how much a pixel of the ground (class 0) counts; one of the others counts 1.
         steps: of the optimiser.
         rate: at the first step.
-        seed: of the batches.
+        seed: of the batches, and of a hidden layer's first weights.
     """
     grid = features.shape[2], features.shape[3]
     shares = class_shares(targets, num_classes, grid)  # (B, K, rows, columns)
     weight = torch.ones(num_classes)
     weight[0] = ground_weight
     shares = shares * weight[:, None, None]
-    head = LinearHead(features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5, num_classes)
+    mean, std = features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        head = PatchHead(mean, std, num_classes, hidden=hidden)
     optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-3)
     generator = torch.Generator().manual_seed(seed)
     for step in range(steps):
@@ -144,41 +139,6 @@ def fit_head(
 def upsample(logits: Tensor, size: Size) -> Tensor:
     """Logits of patches -> of pixels, bilinear: (B, K, rows, columns) -> (B, K, H, W)."""
     return F.interpolate(logits, size=as_pair(size, "size"), mode="bilinear", align_corners=False)
-
-
-class Segmenter(nn.Module):
-    """Images (B, C, H, W) -> logits of each pixel (B, K, H, W), by a frozen model and a head on one of its layers.
-
-    Args:
-        model: a trained ViT; its weights are frozen.
-        head: what :func:`fit_head` returned.
-        layer: whose tokens the head reads: 0 the embedding, l block l, -1 the last norm.
-        class_token: whether it reads the class token after the last norm, too.
-
-    Raises:
-        ValueError: the class token of a model that has none.
-    """
-
-    def __init__(self, model: ViT, head: nn.Module, *, layer: int, class_token: bool = True) -> None:
-        super().__init__()
-        if class_token and not model.config.prefix_tokens:
-            raise ValueError("the model has no class token, it pools the mean: use class_token=False")
-        self.model, self.head = model.eval().requires_grad_(False), head
-        self.layer, self.class_token = layer, class_token
-
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
-        self.model.eval()  # frozen, so without dropout
-        return self
-
-    def features(self, images: Tensor) -> Tensor:
-        """What the head reads: (B, D or 2 D, rows, columns)."""
-        config, tokens = self.model.config, layer_tokens(self.model, images)
-        patches = token_grid(tokens[self.layer], config.grid, prefix_tokens=config.prefix_tokens)
-        return beside(patches, tokens[-1][:, 0]) if self.class_token else patches
-
-    def forward(self, images: Tensor) -> Tensor:
-        return upsample(self.head(self.features(images)), (images.shape[-2], images.shape[-1]))
 
 
 # -------------------------------------------------------------------------------------------------- the score
@@ -234,8 +194,3 @@ def principal_maps(features: Tensor) -> Tensor:
     directions = directions[:3] * directions[:3].sum(dim=1, keepdim=True).sign()  # no sign of its own
     parts = from_mean @ directions.T  # (n, 3)
     return (2 * parts / parts.std(dim=0)).sigmoid().view(*patches.shape[:3], 3).movedim(-1, 1)
-
-
-def similarity(query: Tensor, features: Tensor) -> Tensor:
-    """How alike a patch and others are: (D,), (B, D, rows, columns) -> cosines (B, rows, columns)."""
-    return F.cosine_similarity(features, query[:, None, None].expand_as(features), dim=1)

@@ -21,7 +21,7 @@ from vit_tutorial.checks.engine import (
     pencil,
 )
 
-_BY_HAND = "1 · From tokens to a mask, by hand"
+_BY_HAND = "1 · Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"
 _HEAD = "Training the head"
 _LEFT = "The class token left in the grid."

@@ -1,11 +1,10 @@
 """Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
 
 :func:`show` puts a figure into a notebook with its alternative text and its caption, :func:`show_slider` several behind
-a slider, :func:`show_matches` pictures with patches to click.
+a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` photographs to touch.
 """
 
 from vit_tutorial.plots.attention import contributions, looks
-from vit_tutorial.plots.dense import by_layer, class_maps
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
 from vit_tutorial.plots.encoder import by_rate, stream_answers
 from vit_tutorial.plots.figures import (
@@ -24,6 +23,7 @@ from vit_tutorial.plots.figures import (
 )
 from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number, slopes
+from vit_tutorial.plots.interactive import show_attention, show_clicks, show_matches
 from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, right_answers, shares
 from vit_tutorial.plots.mlp import unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
@@ -31,7 +31,7 @@ from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
-from vit_tutorial.plots.showing import show, show_matches, show_slider
+from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
 from vit_tutorial.plots.tokens import by_block, points_lost, time_and_loss, token_groups
 from vit_tutorial.plots.words import share_table, two_towers
@@ -42,9 +42,7 @@ __all__ = [
     "answers_to",
     "attention_flow",
     "by_block",
-    "by_layer",
     "by_rate",
-    "class_maps",
     "confusion",
     "contributions",
     "costs_of_bits",
@@ -77,6 +75,8 @@ __all__ = [
     "share_table",
     "shares",
     "show",
+    "show_attention",
+    "show_clicks",
     "show_matches",
     "show_slider",
     "slopes",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -36,7 +35,7 @@ def show(figure: Figure, alt: str, caption: str = "") -> None:
     """
     png, width, height = _png(figure, alt)
     metadata = {"image/png": {"alt": alt, "width": width, "height": height}}
-    _display({"image/png": png, "text/plain": alt}, metadata, caption)
+    display({"image/png": png, "text/plain": alt}, metadata, caption)
 
 
 def show_slider(
@@ -62,48 +61,11 @@ def show_slider(
     frames = [{"name": name, "src": f"data:image/png;base64,{png}"} for name, (png, _, _) in pictures.items()]
     first = frames[0].pop("src")
     width = max(width for _, width, _ in pictures.values())
-    html = _scripted(f'data-vit-slider data-label="{escape(label)}"', "slider.js", first, width, alt, frames)
-    _display({"text/html": html, "text/plain": alt}, {}, caption)
+    html = scripted(f'data-vit-slider data-label="{escape(label)}"', "slider.js", first, width, alt, frames)
+    display({"text/html": html, "text/plain": alt}, {}, caption)
 
 
-def show_matches(
-    images: Sequence[Any], maps: Mapping[str, Any], alt: str, caption: str = "", *, start: int = 0
-) -> None:
-    """Display a picture to click: patches of the others turn red where they are like the chosen one.
-
-    It needs no kernel, and has a slider for keys; where scripts are stripped, the first map of patch ``start`` stays.
-
-    Args:
-        images: each (C, H, W), in [0, 1], square; the first is the one to click.
-        maps: {what is compared: cosines (N, images, N), from a patch of the first image to the patches of each}.
-        alt: what it shows.
-        caption: a line below, in Markdown.
-        start: the patch that is chosen at first.
-    """
-    shades = {name: (255 * np.asarray(map_).clip(0, 1)).round().astype(np.uint8) for name, map_ in maps.items()}
-    clicked, *others = [np.moveaxis(np.asarray(image), 0, -1).clip(0, 1) for image in images]  # (H, W, 3) each
-    pictures = [clicked, *(0.35 + 0.65 * other.mean(-1, keepdims=True).repeat(3, -1) for other in others)]  # grey
-    first = next(iter(shades.values()))[start] / 255  # (images, N)
-    first[0] = np.where(np.arange(len(first[0])) == start, 0, 0.6)
-    side, drawn = math.isqrt(len(first[0])), []
-    for index, (picture, found) in enumerate(zip(pictures, first, strict=True)):
-        heat = np.kron(found.reshape(side, side, 1), np.ones((len(picture) // side, len(picture) // side, 1)))
-        painted = picture * (1 - heat) + heat * ((0.75, 0, 0.16) if index else (0, 0, 0))  # (H, W, 3)
-        drawn.append(np.pad(painted, ((0, 0), (2, 2), (0, 0)), constant_values=1))
-    data = {
-        "pictures": [uri(picture) for picture in pictures],
-        "maps": {name: base64.b64encode(shade.tobytes()).decode() for name, shade in shades.items()},
-        "side": side,
-        "start": start,
-    }
-    # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
-    still = np.hstack(drawn).repeat(2, 0).repeat(2, 1)
-    kinds = "data-vit-slider data-ready data-vit-matches"
-    html = _scripted(kinds, "matches.js", uri(still), still.shape[1], alt, data)
-    _display({"text/html": html, "text/plain": alt}, {}, caption)
-
-
-def _scripted(attributes: str, script: str, still: str, width: int, alt: str, data: object) -> str:
+def scripted(attributes: str, script: str, still: str, width: int, alt: str, data: object) -> str:
     """A picture, what its script reads, and the script; the picture is in the markup, so it is seen without the script.
 
     Its data end no script: no name in them has a "<".
@@ -146,9 +108,9 @@ def _lighter(png: bytes) -> bytes:
     return min(png, out.getvalue(), key=len)
 
 
-def _display(bundle: dict[str, str], metadata: dict[str, dict[str, object]], caption: str) -> None:
-    from IPython.display import Markdown, display
+def display(bundle: dict[str, str], metadata: dict[str, dict[str, object]], caption: str) -> None:
+    from IPython import display as shown
 
-    display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
+    shown.display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
     if caption:
-        display(Markdown(caption))  # type: ignore[no-untyped-call]
+        shown.display(shown.Markdown(caption))  # type: ignore[no-untyped-call]

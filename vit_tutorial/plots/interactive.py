@@ -1,0 +1,168 @@
+"""Photographs to touch in a notebook: no kernel is needed, and a still stays where scripts are stripped."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vit_tutorial.plots.arrays import as_array, as_picture
+from vit_tutorial.plots.showing import display, scripted, uri
+
+Floats = NDArray[np.float32]
+PIXELS = 333  # of a photograph's side, at most
+STILL = 180  # of each picture's side in the still
+DIMENSIONS = 48  # that are kept of features, so that a notebook stays light
+DARK = 0.85  # how much is taken from a patch without heat
+
+
+def show_attention(
+    image: Any, heads: Mapping[str, tuple[Any, Any]], alt: str, caption: str = "", *, start: int = 0
+) -> None:
+    """Display a picture in which the patch under the pointer is the query: what it attends to is lit.
+
+    Args:
+        image: (C, H, W), in [0, 1], square.
+        heads: {name: its queries and keys, (T, d) each, the class token first}.
+        alt: what it shows.
+        caption: a line below, in Markdown.
+        start: the patch that is the query at first.
+    """
+    views = {}
+    for name, (queries, keys) in heads.items():
+        q, k = as_array(queries)[1:], as_array(keys)
+        scale = np.abs(q).max() * np.abs(k).max() / 127**2 / q.shape[1] ** 0.5
+        views[name] = {"queries": _coded([q]), "keys": _coded([k]), "scale": float(scale), "softmax": True}
+    queries, keys = (as_array(part) for part in next(iter(heads.values())))
+    powers = np.exp(keys @ queries[1 + start] / queries.shape[1] ** 0.5)[1:]  # (N,)
+    _show_spotlight([image], views, [powers / powers.max()], alt, caption, (0, start))
+
+
+def show_matches(
+    images: Sequence[Any], features: Sequence[Any], alt: str, caption: str = "", *, start: tuple[int, int] = (0, 0)
+) -> None:
+    """Display pictures in which the patches that are like the one under the pointer are lit: by their cosine.
+
+    Args:
+        images: each (C, H, W), in [0, 1], square.
+        features: of each image, (N, D), the patches row by row.
+        alt: what it shows.
+        caption: a line below, in Markdown.
+        start: the picture and its patch that are compared at first.
+    """
+    units = _unit_vectors(features)
+    scale = max(np.abs(unit).max() for unit in units) ** 2 / 127**2
+    coded = _coded(units)
+    view = {"keys": coded, "scale": float(scale), "softmax": False}  # they are the queries as well
+    heats = [(unit @ units[start[0]][start[1]]).clip(0, 1) ** 2 for unit in units]  # (N,) each
+    _show_spotlight(images, {"cosine": view}, heats, alt, caption, start)
+
+
+def show_clicks(
+    images: Sequence[Any],
+    features: Sequence[Any],
+    masks: Sequence[Any],
+    clicks: Sequence[tuple[int, int, bool]],
+    alt: str,
+    caption: str = "",
+) -> None:
+    """Display pictures to click: each patch gets the label of the click that it is most like, object or background.
+
+    Args:
+        images: each (C, H, W), in [0, 1], square.
+        features: of each image, (N, D).
+        masks: of each image, (rows, columns) bool: the object, to score what the clicks give.
+        clicks: (picture, patch, whether it is the object), those that are there at first.
+        alt: what it shows.
+        caption: a line below, in Markdown.
+    """
+    units = _unit_vectors(features)
+    marked = np.stack([units[picture][patch] for picture, patch, _ in clicks])  # (clicks, D)
+    labels = np.array([label for _, _, label in clicks])
+    objects = [labels[(unit @ marked.T).argmax(axis=1)].astype(np.float32) for unit in units]  # (N,) each
+    data = {
+        "pictures": [_photograph(image) for image in images],
+        "side": as_array(masks[0]).shape[0],
+        "features": _coded(units),
+        "masks": ["".join("1" if inside else "0" for inside in as_array(mask).flatten()) for mask in masks],
+        "clicks": [{"picture": picture, "patch": patch, "object": bool(label)} for picture, patch, label in clicks],
+    }
+    _show("data-vit-clicks", "clicks.js", _still(images, objects), alt, caption, data)
+
+
+def _show_spotlight(
+    images: Sequence[Any],
+    views: Mapping[str, Mapping[str, object]],
+    heats: Sequence[Floats],
+    alt: str,
+    caption: str,
+    start: tuple[int, int],
+) -> None:
+    data = {
+        "pictures": [_photograph(image) for image in images],
+        "side": round(len(heats[0]) ** 0.5),
+        "views": views,
+        "start": {"picture": start[0], "patch": start[1]},
+    }
+    _show("data-vit-spotlight", "spotlight.js", _still(images, heats), alt, caption, data)
+
+
+def _show(kind: str, script: str, still: Floats, alt: str, caption: str, data: Mapping[str, object]) -> None:
+    # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
+    attributes = f"data-vit-slider data-ready {kind}"
+    html = scripted(attributes, script, _of_few_colours(still), still.shape[1], alt, data)
+    display({"text/html": html, "text/plain": alt}, {}, caption)
+
+
+def _unit_vectors(features: Sequence[Any]) -> list[Floats]:
+    """Rows of length 1, turned so that their first numbers hold nearly all of their cosines: (N, DIMENSIONS) each."""
+    rows = [as_array(part) for part in features]
+    rows = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in rows]
+    if rows[0].shape[1] <= DIMENSIONS:
+        return rows
+    _, directions = np.linalg.eigh(sum(part.T @ part for part in rows))  # of rising size
+    kept = [part @ directions[:, -DIMENSIONS:] for part in rows]
+    return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in kept]
+
+
+def _coded(parts: Sequence[Floats]) -> list[str]:
+    """Numbers as whole ones from -127 to 127, one scale for all parts, in base64."""
+    largest = max(np.abs(part).max() for part in parts)
+    return [base64.b64encode((127 * part / largest).round().astype(np.int8).tobytes()).decode() for part in parts]
+
+
+def _photograph(image: Any) -> str:
+    """The address of a JPEG of at most PIXELS a side; of a small picture, its PNG."""
+    picture = Image.fromarray((255 * as_picture(image)).round().astype(np.uint8))
+    if picture.width <= PIXELS // 2:
+        return uri(as_picture(image))
+    picture.thumbnail((PIXELS, PIXELS), Image.Resampling.LANCZOS)
+    out = io.BytesIO()
+    picture.save(out, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _of_few_colours(picture: Floats) -> str:
+    """The address of a PNG of 128 colours."""
+    few = Image.fromarray((255 * picture).round().astype(np.uint8)).quantize(128, dither=Image.Dither.NONE)
+    out = io.BytesIO()
+    few.save(out, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _still(images: Sequence[Any], heats: Sequence[Floats]) -> Floats:
+    """The pictures in a row, dark where there is no heat: (H, W, 3)."""
+    drawn = []
+    for image, heat in zip(images, heats, strict=True):
+        picture = Image.fromarray((255 * as_picture(image)).round().astype(np.uint8)).resize((STILL, STILL))
+        side = round(len(heat) ** 0.5)
+        lit = Image.fromarray((255 * heat).astype(np.uint8).reshape(side, side))
+        light = np.asarray(lit.resize((STILL, STILL), Image.Resampling.NEAREST), np.float32)[..., None] / 255
+        lit_picture = np.asarray(picture, np.float32) / 255 * (1 - DARK * (1 - light))
+        drawn.append(np.pad(lit_picture, ((0, 0), (2, 2), (0, 0)), constant_values=1))
+    return np.hstack(drawn)
