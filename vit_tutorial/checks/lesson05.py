@@ -59,8 +59,6 @@ BLOCK_NUMBERS = pencil(
         "again": Question(
             [-1, -1, 1, 1],
             "Norm [14, 14, 22, 22] in the same way: what are its mean and its standard deviation?",
-            _PENCIL,
-            {(-0.25, -0.25, 0.25, 0.25): _BY_VARIANCE, (-0.866, -0.866, 0.866, 0.866): _BY_D_MINUS_1},
         ),
         "block": Question([3, 3, 7, 9], "z plus what attention returns; then this plus what the MLP returns."),
         "kept": Question(5, "What is kept is divided by the probability to be kept, 1 − p."),
