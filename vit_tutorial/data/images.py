@@ -27,9 +27,13 @@ class LabelledImages(Protocol):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]: ...
 
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]: ...  # of n places: (n, C, H, W), (n,)
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The images (n, C, H, W) and labels (n,) at these n places."""
+        ...
 
-    def part(self, chosen: Tensor) -> LabelledImages: ...  # the images where (N,) bool is True
+    def part(self, chosen: Tensor) -> LabelledImages:
+        """The images where ``chosen``, (N,) bool, is True."""
+        ...
 
 
 class Images(Dataset[tuple[Tensor, int]]):

@@ -19,7 +19,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """One input to try."""
+    """One input that a work is tried on."""
 
     label: str  # how the report calls it
     args: tuple[Any, ...] = ()  # what the work is called with
