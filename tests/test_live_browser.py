@@ -104,7 +104,7 @@ def test_a_small_drawing_is_seen_as_large_as_the_digits_that_were_learned(show, 
     assert picture[-1].sum() > 0.2
     assert text(page, ".said") == answer_of(model, picture[None], preprocess)
     assert text(page, ".said").startswith("7, ")
-    assert re.fullmatch(r"The model sees it 1\.[5-9] times as large and in the middle, .*", text(page, ".message"))
+    assert text(page, ".message").startswith("The model sees it as large, and in the middle")
     page.get_by_text("Clear", exact=True).click()
     draw(page, [(0.5, 0.5), (0.5, 0.52)])  # a dot stays one
     assert picture_in(page, model)[0].sum() < 16

@@ -19,8 +19,9 @@ from vit_tutorial import live
 
 OUT = Path(__file__).resolve().parent.parent / "assets" / "live.gif"
 SEVEN = ([(0.24, 0.1), (0.76, 0.1), (0.45, 0.93)], [(0.37, 0.5), (0.72, 0.5)])  # two lines, in parts of the pad
-STOPS = 9  # of the tour
-WIDTH, COLOURS = 800, 64  # of the picture
+STOPS = 8  # of the tour
+BEATS = {"look": (2, 5, 9, 13, 17, 18), "take": (19, 20, 22, 25, 30, 35)}  # of attention, as two of the stops play it
+WIDTH, COLOURS = 800, 128  # of the picture
 
 
 def frame(page: Page) -> Image.Image:
@@ -46,6 +47,15 @@ def draw(page: Page) -> list[Image.Image]:
     return seen
 
 
+def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
+    """Attention as it happens, at some beats."""
+    seen = []
+    for beat in beats:
+        page.locator('[name="beat"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
+        seen.append(frame(page))
+    return seen
+
+
 def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -58,11 +68,13 @@ def main() -> None:
         page.get_by_text("Clear", exact=True).click()
         frames = [frame(page), *draw(page)]
         times = [500] * (len(frames) - 1) + [1500]
-        for _ in range(STOPS):
+        for stop in range(1, STOPS + 1):
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
-            frames.append(frame(page))
-            times.append(1800)
+            beats = {STOPS - 1: BEATS["look"], STOPS: BEATS["take"]}.get(stop, ())
+            seen = watch(page, beats) or [frame(page)]
+            frames += seen
+            times += [400] * (len(seen) - 1) + [1800]
         browser.close()
     sheet = Image.new("RGB", (WIDTH, sum(shot.height for shot in frames)))  # one palette for all frames
     for number, shot in enumerate(frames):

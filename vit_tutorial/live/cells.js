@@ -4,7 +4,6 @@ import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "./dom.js";
 import { tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
-const LETTER = 8; // pixels of a label's letter, about
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read
@@ -123,10 +122,6 @@ export function cells({ pixels, say, lightUp }, place, label) {
     box.style.setProperty("--rows", rows);
     drawTexts(drawCells());
     const { labels: words = [] } = next;
-    labels.classList.toggle(
-      "tall",
-      words.some((word) => word.length * LETTER > box.clientWidth / words.length),
-    );
     labels.replaceChildren(...words.map((word) => make("span", { textContent: word, title: word })));
     read();
   }

@@ -6,22 +6,14 @@ import { make } from "./dom.js";
 import { drawingPad } from "./pad.js";
 import { readPhoto, rearrange } from "./pictures.js";
 
-// What was done to a drawing before the model saw it.
-function fitted(frame, isOfDigits) {
-  if (!frame) return "";
-  const larger = frame.scale < 1 ? `${(1 / frame.scale).toFixed(1)} times as large` : "";
-  const moved = frame.away >= 0.75 ? "in the middle" : "";
-  const others = isOfDigits ? "digits" : "pictures";
-  return `The model sees it ${[larger, moved].filter(Boolean).join(" and ")}, like the ${others} it learned from.`;
-}
-
 // What is said of a drawing whose pen was lifted.
 function adviceOn({ pad, sizes, isOfDigits }, wasSample) {
   if (pad.isEmpty()) return "The pad is empty. The model must name something even so.";
   if (pad.isFull()) return "The pad is full. Clear gives you an empty one: draw thin lines on it.";
   if (sizes.C > 1) return "";
   if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
-  return fitted(pad.frame(), isOfDigits);
+  const others = isOfDigits ? "digits" : "pictures";
+  return pad.frame() ? `The model sees it as large, and in the middle, as the ${others} that it learned from are.` : "";
 }
 
 // Says something of the picture, which comes back with it.

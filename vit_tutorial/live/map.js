@@ -126,12 +126,6 @@ function drawPart({ state }, { button, part, label, to, layer, head }) {
   button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : opens;
 }
 
-function keyOf(page) {
-  if (!isTold(page, "attention")) return "";
-  const looks = `Small squares: where ${page.theName(page.state.token)} looks.`;
-  return isTold(page, "layers") ? `${looks} Between blocks: the answer so far.` : looks;
-}
-
 // Hides what the story hasn't come to yet.
 function grow(page) {
   const { $, map } = page;
@@ -151,6 +145,8 @@ function grow(page) {
   const hasBlocks = plan.isUpright || reach > EDGE.begin; // else all that is shown lies on one line
   inner.style.marginTop = hasBlocks ? "" : `${52 - plan.across}px`;
   $(".also").classList.toggle("hidden", !isTold(page, "what-if"));
+  $(".key").classList.toggle("hidden", !isTold(page, "attention"));
+  $(".key span").classList.toggle("hidden", !isTold(page, "layers"));
 }
 
 export function drawMap(page, scene) {
@@ -162,7 +158,6 @@ export function drawMap(page, scene) {
     button.ariaCurrent = button.dataset.to === state.station ? "true" : null;
   }
   page.$(".map").classList.toggle("cutting", state.isCutting);
-  page.$(".model .key").textContent = keyOf(page);
   for (const { path, parts } of map.lines) {
     path.classList.toggle(
       "cut",

@@ -61,7 +61,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
     const x = (found.left + found.right) / 2;
     const away = Math.hypot(y - (h - 1) / 2, x - (w - 1) / 2) / fine; // in pixels of the picture
     if (share >= FILLED && away < 0.75) return null;
-    return { y, x, scale: Math.max(share < FILLED ? share : 1, 1 / LARGEST), away };
+    return { y, x, scale: Math.max(share < FILLED ? share : 1, 1 / LARGEST) };
   }
 
   // The model's picture (C, H, W), in the steps that the samples have.

@@ -11,6 +11,8 @@ const STRIP_HEIGHT = 22; // pixels: the height of a strip
 const NUMBER = 32; // pixels that a number needs; in what is left of a tile around it, its patch is seen
 const RING = 0.14; // of a tile is enough for that
 const ARRIVAL = 0.6; // of a beat, when q has come to the token that is asked
+const LABEL = 18; // pixels of a label above a strip
+const BAR = 10; // pixels: the width of the bar in which shares add up
 
 // Where everything lies, in pixels of the page.
 export function layoutOf(width, { rows, columns, prefix }) {
@@ -65,9 +67,12 @@ function drawStrip(context, values, most, pixels, [x, y, width, height]) {
   });
 }
 
+// What follows draws a part of a stage each: {context, page, scene, layout, moment}.
+
 // A token's tile: its patch.
-function drawTile(context, page, { tile, tileOf }, token) {
+function drawTile({ context, page, layout }, token) {
   const { colourOf, sizes } = page;
+  const { tile, tileOf } = layout;
   const [x, y] = tileOf(token);
   const box = [x + 1, y + 1, tile - 2, tile - 2];
   if (token >= sizes.prefix) {
@@ -80,23 +85,26 @@ function drawTile(context, page, { tile, tileOf }, token) {
 }
 
 // Within a tile: its token's score, or its share once scores are squeezed.
-function drawNumber(context, { pixels }, { scores, shares }, { tile, tileOf }, moment, token, { most, mostShare }) {
+function drawNumber({ context, page, scene, layout, moment }, token) {
   if (moment.asked(token) < ARRIVAL) return; // the question is on its way
-  const [x, y] = tileOf(token);
+  const { tile, tileOf } = layout;
+  const [score, share] = [scene.scores[token], scene.shares[token]];
   const isShare = moment.squeezed > 0.5;
-  const level = isShare ? Math.min(255, (255 * shares[token]) / mostShare) : 127.5 + (127.5 * scores[token]) / most;
-  const pixel = pixels[isShare ? "heat" : "signed"][Math.round(level)];
+  const heat = Math.min(255, (255 * share) / largest(scene.shares.subarray(scene.prefix)));
+  const level = isShare ? heat : 127.5 + (127.5 * score) / largestSize(scene.scores);
+  const pixel = page.pixels[isShare ? "heat" : "signed"][Math.round(level)];
   const ring = clamp((tile - NUMBER) / 2, 2, RING * tile);
   const edge = ring + 0.3 * tile * Math.sin(Math.PI * moment.squeezed); // it is squeezed, and comes back
+  const [x, y] = tileOf(token);
   context.fillStyle = cssOf(pixel);
   context.fillRect(x + edge, y + edge, tile - 2 * edge, tile - 2 * edge);
-  const text = isShare ? `${Math.round(100 * shares[token])}%` : scores[token].toFixed(1).replace("-", "−");
+  const text = isShare ? `${Math.round(100 * share)}%` : score.toFixed(1).replace("-", "−");
   const colour = isLight(pixel) ? "#000000" : "#ffffff";
   drawText(context, text, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
 }
 
 // Where each token's share lies in the bar of all of them, [top, height]: in the order of the tokens.
-function segmentsOf(shares, { top, bottom }) {
+export function segmentsOf(shares, { top, bottom }) {
   let y = top;
   return Array.from(shares, (share) => {
     const segment = [y, share * (bottom - top)];
@@ -106,64 +114,83 @@ function segmentsOf(shares, { top, bottom }) {
 }
 
 // The flows, as wide as the shares, into the bar in which they add up to 1.
-function drawFlows(context, page, { shares }, layout, moment) {
+function drawFlows({ context, page, scene, layout, moment }) {
   const { tile, tileOf, left, flow } = layout;
-  context.strokeStyle = page.colourOf("--v");
-  segmentsOf(shares, flow).forEach(([top, height], token) => {
+  Object.assign(context, { strokeStyle: page.colourOf("--v"), fillStyle: page.colourOf("--v") });
+  segmentsOf(scene.shares, flow).forEach(([top, height], token) => {
     const given = moment.given(token);
     const [x, y] = tileOf(token).map((side) => side + tile / 2);
     const end = top + height / 2;
     const middle = (x + left) / 2;
-    const length = 1.2 * Math.hypot(left - x, end - y);
+    const length = 1.3 * Math.hypot(left - x, end - y); // about
     context.lineWidth = Math.max(height, 0.5);
     context.globalAlpha = 0.5;
-    context.setLineDash([given * length, length]);
+    context.setLineDash(given < 1 ? [given * length, 9 * length] : []);
     context.beginPath();
     context.moveTo(x, y);
     context.bezierCurveTo(middle, y, middle, end, left, end);
     if (given) context.stroke();
-    context.setLineDash([]);
     context.globalAlpha = 1;
-    context.fillStyle = page.colourOf("--v");
-    context.fillRect(left, top, 10 * moment.squeezed, Math.max(height - 0.5, 0.5));
+    context.fillRect(left, top, BAR * moment.squeezed, Math.max(height - 0.5, 0.5));
   });
+  context.setLineDash([]);
 }
 
 // A copy of q on its way to the token that is asked.
-function drawQuestion(context, page, { q }, { tile, tileOf, left }, { asked, current }) {
-  const way = clamp(asked(current) / ARRIVAL, 0, 1);
+function drawQuestion({ context, page, scene, layout, moment }) {
+  const way = clamp(moment.asked(moment.current) / ARRIVAL, 0, 1);
   if (way === 0 || way === 1) return;
-  const [x, y] = tileOf(current);
-  const at = [left + way * (x - left), 24 + way * (y + tile / 2 - 24), tile, 10];
-  drawStrip(context, q, largestSize(q), page.pixels.signed, at);
+  const { tile, tileOf, left } = layout;
+  const [x, y] = tileOf(moment.current);
+  const at = [left + way * (x - left), LABEL + way * (y + tile / 2 - LABEL), tile, BAR];
+  drawStrip(context, scene.q, largestSize(scene.q), page.pixels.signed, at);
   context.strokeStyle = page.colourOf("--q");
   context.strokeRect(...at);
 }
 
-function drawStrips(context, page, scene, layout, moment) {
-  const { left, strip, flow } = layout;
-  const { pixels, colourOf, tokenName } = page;
-  const { q, k, v, shares, flows } = scene;
-  const one = (label, values, y, colour, most = largestSize(values)) => {
-    drawText(context, label, left, y + 8, { colour: colourOf(colour), bold: true, width: strip });
-    drawStrip(context, values, most, pixels.signed, [left, y + 18, strip, STRIP_HEIGHT]);
-  };
-  one(`q of ${tokenName(scene.token)}`, q, 0, "--q");
+// The asking token's q, and the k of the token that is asked, or the v of the one that gives.
+function drawLists({ context, page, scene, layout, moment }) {
+  const { left, strip } = layout;
+  const { q, k, v, token } = scene;
   const { current, isAsking } = moment;
-  if (current >= 0) {
-    const [name, rows] = isAsking ? ["k", k] : ["v", v];
-    const share = isAsking ? "" : ` × ${(100 * shares[current]).toFixed(1)} %`;
-    const row = rowOf(rows, current, q.length);
-    one(`${name} of ${tokenName(current)}${share}`, row, 48, isAsking ? "--k" : "--v", largestSize(rows));
-  }
-  const sums = new Float64Array(q.length);
-  shares.forEach((share, t) => {
-    const part = flows * moment.given(t) * share;
-    for (let i = 0; i < sums.length; i++) sums[i] += part * v[t * sums.length + i];
+  const draw = (label, values, y, colour, most) => {
+    drawText(context, label, left, y + LABEL / 2, { colour: page.colourOf(colour), bold: true, width: strip });
+    drawStrip(context, values, most, page.pixels.signed, [left, y + LABEL, strip, STRIP_HEIGHT]);
+  };
+  draw(`q of ${page.tokenName(token)}`, q, 0, "--q", largestSize(q));
+  if (!(current >= 0)) return;
+  const [name, rows, colour] = isAsking ? ["k", k, "--k"] : ["v", v, "--v"];
+  const label = `${name} of ${page.tokenName(current)}`;
+  draw(label, rowOf(rows, current, q.length), LABEL + STRIP_HEIGHT + 8, colour, largestSize(rows));
+}
+
+// What has flowed in so far, added up.
+function drawSums({ context, page, scene, layout, moment }) {
+  const { v, shares, flows } = scene;
+  const sums = new Float64Array(scene.sums.length);
+  shares.forEach((share, token) => {
+    const part = flows * moment.given(token) * share;
+    for (let i = 0; i < sums.length; i++) sums[i] += part * v[token * sums.length + i];
   });
-  const most = largestSize(scene.sums);
-  drawText(context, "takes", left + 18, flow.top + 8, { colour: colourOf("--text"), bold: true, width: strip });
-  drawStrip(context, sums, most, pixels.signed, [left + 18, flow.top + 18, strip - 18, flow.bottom - flow.top - 18]);
+  const { top, bottom } = layout.flow;
+  const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
+  drawText(context, "takes", left, top + LABEL / 2, { colour: page.colourOf("--text"), bold: true });
+  drawStrip(context, sums, largestSize(scene.sums), page.pixels.signed, [
+    left,
+    top + LABEL,
+    width,
+    bottom - top - LABEL,
+  ]);
+}
+
+function drawFrames({ context, page, scene, layout }) {
+  const { token, guess, prefix } = scene;
+  const frame = (one, colour) => {
+    const box = [...layout.tileOf(one), layout.tile, layout.tile];
+    drawFrame(context, box, page.colourOf(colour), 3 / (window.devicePixelRatio || 1));
+  };
+  frame(token, token < prefix ? "--class" : "--query");
+  if (guess !== null) frame(guess, "--position");
 }
 
 // scene: {prefix, token, guess, q (d), k and v (T, d), scores and shares (T), sums (d), flows: 0 where the head is off}.
@@ -175,18 +202,14 @@ export function drawStage(page, canvas, scene, beat) {
   const ratio = canvas.width / layout.width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.imageSmoothingEnabled = false;
-  const { prefix, scores, shares, token, guess } = scene;
-  const moment = momentOf(beat, shares);
-  const scale = { most: largestSize(scores), mostShare: largest(shares.subarray(prefix)) };
-  shares.forEach((_, t) => drawTile(context, page, layout, t));
-  if (scene.flows) drawFlows(context, page, scene, layout, moment);
-  shares.forEach((_, t) => drawNumber(context, page, scene, layout, moment, t, scale));
-  const frame = (t, colour) => {
-    drawFrame(context, [...layout.tileOf(t), layout.tile, layout.tile], page.colourOf(colour), 3 / ratio);
-  };
-  frame(token, token < prefix ? "--class" : "--query");
-  if (guess !== null) frame(guess, "--position");
-  drawStrips(context, page, scene, layout, moment);
-  if (moment.isAsking) drawQuestion(context, page, scene, layout, moment);
+  const moment = momentOf(beat, scene.shares);
+  const stage = { context, page, scene, layout, moment };
+  scene.shares.forEach((_, token) => drawTile(stage, token));
+  if (scene.flows) drawFlows(stage);
+  scene.shares.forEach((_, token) => drawNumber(stage, token));
+  drawFrames(stage);
+  drawLists(stage);
+  drawSums(stage);
+  if (moment.isAsking) drawQuestion(stage);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
