@@ -97,6 +97,8 @@ def with_size(model: ViT, image_size: Size, recipe: ResizeRecipe = "timm") -> Vi
         ValueError: patches that don't divide the size; position biases (BEiT's), which are for one size.
     """
     old, config = model.config, replace(model.config, image_size=image_size)
+    if config == old:
+        return model
     state = dict(model.state_dict())
     if config.grid == old.grid:
         return model_from(config, state)

@@ -63,7 +63,8 @@ def _as_theirs(model: ViT, twin: Twin) -> State:
         if twin.tensors[twin.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
             ours["embed.cls_token"] = ours["embed.cls_token"] + position[:, :prefix]
             ours["embed.position"] = position[:, prefix:]
-    if "head.weight" in twin.names and "head.bias" not in twin.names and ours.pop("head.bias").any():
+    no_bias = "head.weight" in twin.names and "head.bias" not in twin.names  # CLIP's projection
+    if no_bias and ours.pop("head.bias", torch.zeros(0)).any():
         raise ValueError(f"{type(twin.model).__name__}'s projection has no bias, and this head's isn't zero")
     return ours
 

@@ -98,7 +98,7 @@ def text_tower(live: Any) -> TextTower:
     twin = Twin(
         model=live,
         tower=tower,
-        table=tables.HUGGING_FACE_TEXT,
+        table=tables.TRANSFORMERS_TEXT,
         tensors=tensors_of(live, tower),
         answer=lambda tokens: live.get_text_features(tokens).pooler_output,
         facts={},

@@ -8,7 +8,7 @@ Our name is on the left, theirs on the right:
 - a tuple holds alternatives: the first one whose tensors are all there counts.
 
 Rows without tensors belong to parts that a model doesn't have. Tensors without a row are ignored: whether the model
-needs them, :mod:`.proof` finds out.
+needs them, :func:`.convert.prove` finds out.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ TORCHVISION: Table = {
     "norm.*": "encoder.ln.*",
     "head.*": "heads.head.*",
 }
-HUGGING_FACE: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behind the prefix that each has: "vit.", ...
+TRANSFORMERS_VIT: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behind the prefix that each has: "vit.", ...
     "embed.cls_token": ("embeddings.(cls_token|distillation_token)", "embeddings.cls_token"),
     "embed.position": "embeddings.position_embeddings",
     "embed.patches.proj.*": "embeddings.patch_embeddings.projection.*",
@@ -92,7 +92,7 @@ HUGGING_FACE: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behind t
     "pool_norm.*": "pooler.layernorm.*",
     "head.*": ("(cls_classifier|distillation_classifier).*", "classifier.*"),
 }
-_LAYER: Table = {  # DINOv2's and DINOv3's blocks
+_DINO_LAYER: Table = {  # DINOv2's and DINOv3's blocks
     "norm1.*": "norm1.*",
     "attention.qkv.*": "attention.(q_proj|k_proj|v_proj).*",
     "attention.bias": "attention.(q_proj|v_proj).bias",
@@ -106,21 +106,21 @@ _LAYER: Table = {  # DINOv2's and DINOv3's blocks
 
 
 def _at(place: str, rows: Table) -> Table:
-    """The rows of a block, for all blocks, which the library keeps at ``place``."""
+    """The rows of a layer as rows of the whole model, whose blocks are at ``place``."""
     alternatives = {our: (their,) if isinstance(their, str) else their for our, their in rows.items()}
     return {f"blocks.{{i}}.{our}": tuple(place + their for their in theirs) for our, theirs in alternatives.items()}
 
 
-HUGGING_FACE_DINO: Table = {  # transformers' DINOv2, with and without registers, and DINOv3
+TRANSFORMERS_DINO: Table = {  # transformers' DINOv2, with and without registers, and DINOv3
     "embed.cls_token": "embeddings.cls_token",
     "embed.registers": "embeddings.register_tokens",
     "embed.position": "embeddings.position_embeddings",
     "embed.patches.proj.*": ("embeddings.patch_embeddings.projection.*", "embeddings.patch_embeddings.*"),
-    **_at("encoder.layer.{i}.", _LAYER),
+    **_at("encoder.layer.{i}.", _DINO_LAYER),
     "norm.*": ("layernorm.*", "norm.*"),
     "head.*": "classifier.*",
 }
-HUGGING_FACE_DINO_3: Table = {**HUGGING_FACE_DINO, **_at("model.layer.{i}.", _LAYER)}
+TRANSFORMERS_DINO_3: Table = {**TRANSFORMERS_DINO, **_at("model.layer.{i}.", _DINO_LAYER)}
 _CLIP_LAYER: Table = {
     "norm1.*": "layer_norm1.*",
     "attention.qkv.*": "self_attn.(q_proj|k_proj|v_proj).*",
@@ -129,7 +129,7 @@ _CLIP_LAYER: Table = {
     "mlp.fc1.*": "mlp.fc1.*",
     "mlp.fc2.*": "mlp.fc2.*",
 }
-HUGGING_FACE_CLIP: Table = {  # transformers' CLIP and SigLIP
+TRANSFORMERS_CLIP: Table = {  # transformers' CLIP and SigLIP
     "embed.cls_token": "embeddings.class_embedding : bare",
     "embed.position": "embeddings.position_embedding.weight : bare",
     "embed.patches.proj.*": "embeddings.patch_embedding.*",
@@ -145,7 +145,7 @@ HUGGING_FACE_CLIP: Table = {  # transformers' CLIP and SigLIP
     "pool.mlp.fc2.*": "head.mlp.fc2.*",
     "head.*": ("visual_projection.*", "classifier.*"),
 }
-HUGGING_FACE_TEXT: Table = {  # their text towers
+TRANSFORMERS_TEXT: Table = {  # their text towers
     "tokens.weight": "embeddings.token_embedding.weight",
     "position": "embeddings.position_embedding.weight : bare",
     **_at("encoder.layers.{i}.", _CLIP_LAYER),

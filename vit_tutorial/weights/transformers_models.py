@@ -21,9 +21,9 @@ from vit_tutorial.weights.pixels import EXACT, ROUNDED, prove_preprocessing
 from vit_tutorial.weights.tables import State
 
 TABLES = {  # by a name that only one of them has
-    "encoder.layer.0.norm1.weight": tables.HUGGING_FACE_DINO,
-    "model.layer.0.norm1.weight": tables.HUGGING_FACE_DINO_3,
-    "encoder.layers.0.layer_norm1.weight": tables.HUGGING_FACE_CLIP,
+    "encoder.layer.0.norm1.weight": tables.TRANSFORMERS_DINO,
+    "model.layer.0.norm1.weight": tables.TRANSFORMERS_DINO_3,
+    "encoder.layers.0.layer_norm1.weight": tables.TRANSFORMERS_CLIP,
 }
 
 
@@ -90,10 +90,11 @@ def twin(model: nn.Module) -> Twin:
     """
     tower = image_tower(model)
     tensors = tensors_of(model, tower)
-    table = next((table for name, table in TABLES.items() if name in tensors), tables.HUGGING_FACE)
+    table = next((table for name, table in TABLES.items() if name in tensors), tables.TRANSFORMERS_VIT)
     (H, W), (P, Q) = _pair(tower.config.image_size), _pair(tower.config.patch_size)
     facts: dict[str, Any] = {"image_size": (H - H % P, W - W % Q)}
-    if table is tables.HUGGING_FACE_CLIP and hasattr(model, "classifier"):  # which reads the mean of all patches
+    if table is tables.TRANSFORMERS_CLIP and hasattr(model, "classifier"):
+        # It reads the mean of the patches: SigLIP's pooling is unread, and CLIP's last norm, too.
         unread = ("pool", "norm") if hasattr(tower.embeddings, "class_embedding") else ("pool",)
         table = {our: their for our, their in table.items() if not our.startswith(unread)}
         facts["pool"] = "mean"
