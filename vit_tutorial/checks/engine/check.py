@@ -12,8 +12,6 @@ from vit_tutorial.checks.engine.progress import Verdict, note
 from vit_tutorial.checks.engine.report import report, wrap
 from vit_tutorial.checks.engine.run import references, run_work
 
-INCOMPARABLE = "The result can't be compared: return what the exercise asks for. The comparison ended with a "
-
 
 @dataclass(frozen=True)
 class Grade:
@@ -42,7 +40,8 @@ def grade(exercise: Exercise, work: Work, may_call_anything: bool = False) -> Gr
             return Grade(True, exercise.points, "right", report(trial))
         return Grade(False, 0, "not written yet" if trial.not_written else "not yet", report(trial))
     except Exception as error:  # a result that Python or torch can't compare or print
-        return _not_yet(exercise, INCOMPARABLE + type(error).__name__)
+        sentence = f"The result can't be compared ({type(error).__name__}): return what the exercise asks for."
+        return _not_yet(exercise, sentence)
 
 
 def _not_yet(exercise: Exercise, sentence: str) -> Grade:

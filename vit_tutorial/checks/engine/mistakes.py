@@ -14,11 +14,11 @@ from vit_tutorial.checks.engine.run import Attempt, Outcome, Trial, outcome_of
 class Evidence(Enum):
     """What one case says of a mistake."""
 
-    FOR = auto()  # the student's numbers are wrong, and the mistake gives the same
-    NOTHING = auto()
-    WORK_RAISES = auto()  # the student's work may have another fault besides
-    OTHER_SHAPE = auto()  # the same: its result has neither the right shape nor the mistake's
-    AGAINST = auto()
+    FOR = auto()  # the student's numbers are wrong, and the mistake gives the same ones
+    NOTHING = auto()  # both give the right numbers, or the mistake raises an error
+    WORK_RAISES = auto()  # the student's work raises an error: it may have another fault besides
+    OTHER_SHAPE = auto()  # its result has neither the right shape nor the mistake's: so, too
+    AGAINST = auto()  # the mistake gives other numbers than the student's
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class NamedMistake:
     """A mistake that a student's work has."""
 
     mistake: Mistake
-    some_cases: int  # on how many cases it shows; 0 for all, if nothing speaks for another fault besides
+    cases: int | None  # on how many it shows, if there may be another fault besides; None if it explains them all
 
 
 def matching_mistakes(trial: Trial) -> list[NamedMistake]:
@@ -36,7 +36,7 @@ def matching_mistakes(trial: Trial) -> list[NamedMistake]:
     a mistake must show on two cases at least, and be the only one that does. No case may speak against it.
     """
     named = [found for mistake in trial.exercise.mistakes if (found := _match(trial, mistake))]
-    sure = [found for found in named if not found.some_cases]
+    sure = [found for found in named if found.cases is None]
     return sure if sure else named if len(named) == 1 else []
 
 
@@ -47,12 +47,11 @@ def _match(trial: Trial, mistake: Mistake) -> NamedMistake | None:
         evidence.append(_evidence(trial.exercise, attempt, outcome_of(trial.exercise, mistake, index)))
         if evidence[-1] is Evidence.AGAINST:
             return None
-    cases = evidence.count(Evidence.FOR)
-    shapes = evidence.count(Evidence.OTHER_SHAPE)
-    besides = evidence.count(Evidence.WORK_RAISES) + shapes
-    if cases < (2 if besides else 1) or cases <= shapes:
+    cases, other_shapes = evidence.count(Evidence.FOR), evidence.count(Evidence.OTHER_SHAPE)
+    another_fault = other_shapes > 0 or Evidence.WORK_RAISES in evidence
+    if cases < (2 if another_fault else 1) or cases <= other_shapes:
         return None
-    return NamedMistake(mistake, cases if besides else 0)
+    return NamedMistake(mistake, cases if another_fault else None)
 
 
 def _evidence(exercise: Exercise, attempt: Attempt, wrong: Outcome) -> Evidence:

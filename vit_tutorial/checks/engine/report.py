@@ -45,7 +45,7 @@ def _on_work(trial: Trial) -> list[str]:
 
 def _on_mistake(named: NamedMistake, exercise: Exercise) -> list[str]:
     """What it is, and what to reread."""
-    mistake, many = named.mistake, named.some_cases
+    mistake, many = named.mistake, named.cases
     some = f" (on {many} inputs, but not on all: there may be another)" if many else ""
     place = f'Reread in lesson {mistake.lesson or exercise.lesson}: "{mistake.reread}".'
     return [f"It looks like {mistake.name}{some}. {mistake.says}", place]
@@ -103,12 +103,12 @@ def _on_answers(trial: Trial) -> list[str]:
     for attempt in trial.wrong[:MOST]:
         question, sentence = attempt.case.args[0], attempt.difference
         lines.append(sentence if sentence.startswith(str(question)) else f"{question}: {sentence}")
-        mistake = next((found for found in named if question in found.mistake.wrong), None)
-        if mistake is None and "no answer" not in sentence and question in trial.exercise.advice:
+        found = next((one for one in named if question in one.mistake.wrong), None)
+        if found is None and "no answer" not in sentence and question in trial.exercise.advice:
             lines.append(trial.exercise.advice[question])
-        elif mistake is not None and mistake.mistake not in explained:
-            lines += _on_mistake(mistake, trial.exercise)
-            explained.add(mistake.mistake)
+        elif found is not None and found.mistake not in explained:  # one mistake may show in several answers
+            lines += _on_mistake(found, trial.exercise)
+            explained.add(found.mistake)
     more = len(trial.wrong) - MOST
     return [*lines, f"And {more} more are wrong."] if more > 0 else lines
 
