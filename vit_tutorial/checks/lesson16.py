@@ -24,7 +24,7 @@ from vit_tutorial.checks.engine import (
 _BY_HAND = "1 · Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"
 _HEAD = "Training the head"
-_LEFT = "The class token left in the grid."
+_LEFT = "The class token left in the grid"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
