@@ -13,7 +13,7 @@ from vit_tutorial.options.recipe import Recipe
 @pytest.mark.parametrize(
     ("name", "values"),
     {
-        "epochs": (0, 1.5, "3"),
+        "epochs": (0, 1.5, "3", True),
         "batch_size": (0, -8, 2.0),
         "learning_rate": (0.0, math.nan, math.inf),
         "weight_decay": (-1, math.inf),
@@ -23,11 +23,20 @@ from vit_tutorial.options.recipe import Recipe
         "ema": (1.0, -0.1, math.nan),
         "seed": (-1, 0.5),
         "precision": ("fp16", None),
+        "keep": ("first", None),
+        "accumulate": (0, 1.5),
     }.items(),
 )
 def test_refuses(refuses, name, values):
     for value in values:
         with refuses(ValueError, name, repr(value)):
+            Recipe(**{"epochs": 3, name: value})
+
+
+@pytest.mark.parametrize("name", ["freeze", "compile", "class_weights"])
+def test_a_switch_is_true_or_false(refuses, name):
+    for value in ("no", 1, None):
+        with refuses(TypeError, name, "True or False", repr(value)):
             Recipe(**{"epochs": 3, name: value})
 
 
