@@ -115,6 +115,12 @@ def test_the_built_book_in_a_browser(scheme: str) -> None:
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
+def test_the_live_page_s_doors_lead_to_pages_of_the_book(source: Path) -> None:
+    for address in build.DOORS.values():
+        page = source / address.replace("_static/", "static/").removesuffix(".html")
+        assert [*page.parent.glob(f"{page.name}.*")], address
+
+
 @browser_only
 def test_long_inline_code_doesn_t_make_a_page_of_the_book_wider_than_a_phone(show):
     style = (ROOT / "book" / "static" / "book.css").read_text("utf-8")

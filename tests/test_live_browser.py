@@ -999,6 +999,32 @@ def test_moves_nothing_where_the_reader_asked_for_none(show, small):
 
 
 @browser_only
+def test_printed_it_is_a_sheet_without_buttons(show, digits):
+    page = show(digits[0], whole=False)
+    for _ in range(7):
+        page.locator("[data-do=next]").click()
+    page.emulate_media(media="print")
+    assert page.locator("button:not(.part), .foot").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    assert page.locator(".stage").is_visible()
+    assert page.locator(".sentence").is_visible()
+    page.emulate_media(media="screen")
+
+
+@browser_only
+def test_doors_lead_on(show, small):
+    model = model_of()
+    page = show(live.page(model, pictures_of(model, 1), doors={"Lesson 01": "notebooks/01_patches.html"}))
+    go(page, "what-if")
+    assert page.locator(".doors a").get_attribute("href") == "notebooks/01_patches.html"
+    with page.expect_file_chooser():
+        page.get_by_text("A picture of your own").click()
+    page = show(small)
+    go(page, "what-if")
+    assert page.locator(".doors a").count() == 0
+    assert "--weights photographs" in text(page, ".doors")
+
+
+@browser_only
 def test_a_word_is_explained_in_the_station_where_it_is_first_seen(show, digits):
     page = show(digits[0], whole=False)
     words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))

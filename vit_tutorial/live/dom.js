@@ -12,13 +12,9 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-export function bytes(base64) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64); // browsers of 2025
-  const text = atob(base64);
-  const out = new Uint8Array(text.length);
-  for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
-  return out;
-}
+// Browsers before 2025 have no fromBase64.
+export const bytes = (base64) =>
+  Uint8Array.fromBase64?.(base64) ?? Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
 // A colour map, 256 colours of six hexadecimal digits, as 256 pixels of an ImageData, seen as a Uint32Array.
 export function pixelsOf(map) {
