@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -129,20 +130,14 @@ def _to_one(a: Tensor) -> Tensor:
     return a / a.sum(dim=-1, keepdim=True)
 
 
-def _rollout(
-    factor: Callable[[Tensor, Tensor], Tensor] = lambda w, eye: _to_one(0.5 * w + 0.5 * eye),
-    join: Callable[[Tensor, Tensor], Tensor] = lambda a, R: a @ R,
-) -> Callable[[Tensor, str], Tensor]:
-    """Rollout with another factor for a layer, or product."""
-
-    def rollout(weights: Tensor, fusion: str) -> Tensor:
-        eye = torch.eye(weights.shape[-1])
-        R, *later = (factor(w.amax(dim=1) if fusion == "max" else w.mean(dim=1), eye) for w in weights)
-        for a in later:
-            R = join(a, R)
-        return R
-
-    return rollout
+def _rollout(weights: Tensor, fusion: str, identity: float = 0.5) -> Tensor:
+    """Rollout with another share of the identity in each layer."""
+    eye = torch.eye(weights.shape[-1])
+    R = eye.expand(weights.shape[1], -1, -1)
+    for layer in weights:
+        joined = layer.amax(dim=1) if fusion == "max" else layer.mean(dim=1)
+        R = _to_one((1 - identity) * joined + identity * eye) @ R
+    return R
 
 
 ROLLOUT = Exercise(
@@ -150,7 +145,7 @@ ROLLOUT = Exercise(
     lesson="08",
     points=4,
     takes='fn(weights, fusion): (L, B, h, T, T) and "mean" or "max" -> (B, T, T)',
-    right=_rollout(),
+    right=_rollout,
     cases=lambda: [
         Case(f"weights {tuple(shape)}, fusion={fusion!r}", (_weights(*shape), fusion))
         for *shape, fusion in [
@@ -167,13 +162,13 @@ ROLLOUT = Exercise(
             name="a rollout without the identity",
             says="The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
             reread=_ORDER,
-            wrong=_rollout(factor=lambda w, eye: _to_one(w)),
+            wrong=functools.partial(_rollout, identity=0.0),
         ),
         Mistake(
             name="factors in the wrong order",
             says="A later layer stands on the left: R = A @ R. Yours goes from the last layer to the first.",
             reread=_ORDER,
-            wrong=_rollout(join=lambda a, R: R @ a),
+            wrong=lambda weights, fusion: _rollout(weights.flip(0), fusion),
         ),
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -223,17 +222,8 @@ GROWN_SIZES = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _draw(
-    residual: Callable[[Tensor, Tensor], Tensor] = lambda fitted, loss: (loss / fitted).log(),
-    put: Callable[[Tensor, Tensor], Tensor] = lambda base, drawn: base * drawn.exp(),
-) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Runs drawn again, with each step to be replaced."""
-
-    def redrawn_runs(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
-        residuals = residual(fitted, loss) * math.sqrt(len(loss) / (len(loss) - 3))  # (n,)
-        return put(fitted, residuals[rows])  # (R, n)
-
-    return redrawn_runs
+def _widened(residuals: Tensor) -> Tensor:
+    return residuals * math.sqrt(len(residuals) / (len(residuals) - 3))
 
 
 def _draw_cases() -> list[Case]:
@@ -251,7 +241,7 @@ REDRAWN_RUNS = Exercise(
     lesson="14",
     points=3,
     takes="fn(fitted, loss, rows): (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied",
-    right=_draw(),
+    right=lambda fitted, loss, rows: fitted * _widened((loss / fitted).log())[rows].exp(),
     cases=_draw_cases,
     observe=call,
     mistakes=(
@@ -259,13 +249,13 @@ REDRAWN_RUNS = Exercise(
             name="differences in place of factors",
             says="A run deviates by percents, that is by factors: take differences of logarithms.",
             reread=_SURE,
-            wrong=_draw(residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
+            wrong=lambda fitted, loss, rows: fitted + _widened(loss - fitted)[rows],
         ),
         Mistake(
             name="factors that are widened, not their logarithms",
             says="Take the logarithm of loss / fitted, multiply that by the root, and take e to its power at the end.",
             reread=_SURE,
-            wrong=_draw(residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
+            wrong=lambda fitted, loss, rows: fitted * _widened(loss / fitted)[rows],
         ),
     ),
 )

@@ -151,7 +151,6 @@ ONLINE_SOFTMAX = Exercise(
 def _pairs(
     unit: Callable[[Tensor], Tensor] = lambda keys: keys / keys.norm(dim=-1, keepdim=True),
     protect: Callable[[Tensor], Tensor] = lambda s: torch.cat([torch.full_like(s[:1], -torch.inf), s[1:]]),
-    place: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda even, odd: (2 * even, 2 * odd + 1),
 ) -> Callable[[Tensor, int], Tensor]:
     """Bipartite matching, with each step to be replaced."""
 
@@ -160,7 +159,7 @@ def _pairs(
         s = protect(u[::2] @ u[1::2].T)  # (even, odd)
         best, partner = s.max(dim=1)
         even = best.argsort(descending=True)[:r]
-        return torch.stack(place(even, partner[even]), dim=1)
+        return torch.stack([2 * even, 2 * partner[even] + 1], dim=1)
 
     return best_pairs
 
@@ -201,7 +200,7 @@ BEST_PAIRS = Exercise(
             name="places within a half in place of tokens",
             says="Row i of the similarities is token 2 i, column j is token 2 j + 1.",
             reread=_FEWER,
-            wrong=_pairs(place=lambda even, odd: (even, odd)),
+            wrong=lambda keys, r: _pairs()(keys, r) // 2,
         ),
     ),
 )
