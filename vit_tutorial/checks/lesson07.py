@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -164,9 +165,11 @@ def _by_rule(decays: Callable[[str, nn.Parameter], bool]) -> Callable[..., list[
 
 def _group_cases() -> list[Case]:
     sizes = ViTConfig(image_size=4, patch_size=2, in_channels=1, num_classes=3, dim=16, depth=1, num_heads=2, mlp_dim=6)
+    bare = dataclasses.replace(sizes, pool="mean", position="none")
     stem = nn.Conv2d(1, 4, 3, bias=False).requires_grad_(False)  # it belongs to a group all the same
     return [
         Case("a ViT, weight_decay=0.05", (ViT(sizes), 0.05)),
+        Case("a ViT without class token and positions, weight_decay=0.1", (ViT(bare), 0.1)),
         Case("a ConvNet, weight_decay=0.3", (nn.Sequential(stem, nn.BatchNorm2d(4), nn.Linear(4, 3)), 0.3)),
     ]
 
