@@ -1,6 +1,6 @@
 import { best } from "../answer.js";
 import { percent } from "../cells.js";
-import { AS_TRAINED, isArranged, toggled } from "../changes.js";
+import { AS_TRAINED, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
 import { make } from "../dom.js";
 
@@ -151,7 +151,6 @@ export const whatIfStation = {
       reset: () => change(AS_TRAINED),
       hide: () => change({ hidden: toggled(state.changes.hidden, patch()) }),
       shuffle: () => shuffle(page),
-      restore: () => change({ order: null, hidden: [] }),
       "try-heads": () => tryHeads(page),
     };
   },
@@ -174,6 +173,5 @@ export const whatIfStation = {
     $('[data-do="hide"]').disabled = state.token < sizes.prefix;
     const isHidden = hidden.includes(state.token - sizes.prefix);
     $('[data-do="hide"]').textContent = isHidden ? "Show the chosen patch" : "Hide the chosen patch";
-    $('[data-do="restore"]').disabled = !isArranged(state.changes);
   },
 };
