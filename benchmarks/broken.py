@@ -1,4 +1,4 @@
-"""The trained ViT of photographs with one part removed or broken, on 1,000 test images (lessons 00, 01, 02, 04).
+"""The trained ViT of photographs with one part removed or broken, on 1,000 test images (lessons 00, 01, 02, 04, 05).
 
 ``python benchmarks/broken.py --data cifar10-jpeg`` appends a row for each change to broken.csv beside it, and prints
 the table, with paired 95 % intervals over the images. Nothing is trained, and nothing is chosen by these images. Beside
@@ -44,6 +44,20 @@ class Mean(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x).mean(dim=0, keepdim=True).expand_as(x)
+
+
+class WithoutShortcut(nn.Module):
+    """A block whose attention, whose MLP, or both, replace the tokens and aren't added to them."""
+
+    def __init__(self, block: nn.Module, *parts: str) -> None:
+        super().__init__()
+        self.block, self.parts = block, parts
+
+    def forward(self, z: Tensor) -> Tensor:
+        attended = self.block.attention(self.block.norm1(z))
+        z = attended if "attention" in self.parts else z + attended
+        seen = self.block.mlp(self.block.norm2(z))
+        return seen if "mlp" in self.parts else z + seen
 
 
 class Others(nn.Module):
@@ -208,6 +222,25 @@ def parts_off(
         yield f"{kind} 1 to 6 off", 0, answer(names)
 
 
+def block_parts(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 05: one norm, one shortcut or one whole block left out."""
+
+    def answer(name: str, module: nn.Module) -> Answer:
+        other = replaced(model, {name: module} if name else {})
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
+    yield "none", 0, answer("", nn.Identity())
+    for number, block in enumerate(model.blocks, start=1):
+        name = f"blocks.{number - 1}"
+        yield f"block {number} left out", 0, answer(name, nn.Identity())
+        yield f"norm before attention {number} left out", 0, answer(f"{name}.norm1", nn.Identity())
+        yield f"norm before mlp {number} left out", 0, answer(f"{name}.norm2", nn.Identity())
+        for part in ("attention", "mlp"):
+            yield f"shortcut beside {part} {number} left out", 0, answer(name, WithoutShortcut(block, part))
+        yield f"both shortcuts of block {number} left out", 0, answer(name, WithoutShortcut(block, "attention", "mlp"))
+    yield "last norm left out", 0, answer("norm", nn.Identity())
+
+
 def mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 04: an MLP that adds the same for every image, or what it adds for another one."""
 
@@ -297,6 +330,7 @@ GROUPS: dict[str, Callable[[vt.ViT, vt.data.Preprocessing], Iterator[Named]]] = 
     "class token": class_token,
     "parts off": parts_off,
     "mlp replaced": mlp_replaced,
+    "block parts": block_parts,
     "hidden units": hidden_units,
     "activation": activations,
 }

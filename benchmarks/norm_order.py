@@ -6,7 +6,8 @@ A row a run goes to benchmarks/norm_order.csv as soon as it is done; rows that a
 on where it was stopped. Five seeds at every rate are scored on a fifth of the training images, which was held out
 ("choose"). Then five other seeds of each order, at the rate that was best for it, are scored on the test split
 ("report"), and the first five are trained three times as long at that rate, scored on what was held out ("longer").
-Half as long, with the same seeds: a chain, without additions, of 12 blocks and of 2, and pre-norm.
+Half as long, with the same seeds: a chain, without additions, of 12 blocks and of 2, blocks with one addition of two,
+and pre-norm.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ CHAINS = (
     *(("12 blocks", "chain", rate) for rate in (1e-4, 3e-4, 1e-3, 3e-3)),
     ("12 blocks", "pre", 1e-3),
     *(("2 blocks", order, 1e-3) for order in ("chain", "pre")),
+    *(("12 blocks", order, rate) for order in ("attention added", "MLP added") for rate in (1e-4, 3e-4, 1e-3)),
 )
 
 
@@ -52,7 +54,28 @@ class Chain(EncoderBlock):
         return self.mlp(self.norm2(self.attention(self.norm1(z))))  # (B, T, D)
 
 
-BLOCKS = {"pre": EncoderBlock, "post": PostNormBlock, "chain": Chain}
+class AttentionAdded(EncoderBlock):
+    """Attention is added to the tokens; the MLP replaces them."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.mlp(self.norm2(z + self.attention(self.norm1(z))))  # (B, T, D)
+
+
+class MlpAdded(EncoderBlock):
+    """Attention replaces the tokens; the MLP is added to them."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.attention(self.norm1(z))  # (B, T, D)
+        return z + self.mlp(self.norm2(z))  # (B, T, D)
+
+
+BLOCKS = {
+    "pre": EncoderBlock,
+    "post": PostNormBlock,
+    "chain": Chain,
+    "attention added": AttentionAdded,
+    "MLP added": MlpAdded,
+}
 
 
 def model_of(order: str, seed: int, depth: int) -> vt.ViT:

@@ -35,16 +35,6 @@ def test_unit_pictures_has_a_row_for_each_unit() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["unit 7", "unit 9"]
 
 
-def test_by_rate_draws_every_seed_and_their_mean() -> None:
-    (ax,) = plots.by_rate(
-        {"pre": {0.1: [80.0, 90.0], 1.0: [50.0, 60.0]}, "post": {0.1: [20.0, 40.0]}}, chance=10.0
-    ).axes
-    lines = [list(line.get_ydata()) for line in ax.get_lines()]
-    assert lines[:3] == [[85, 55], [80, 90], [50, 60]]
-    assert lines[3:5] == [[30], [20, 40]]
-    assert ax.get_ylim() == (0, 100)
-
-
 def test_stream_answers_draws_a_chart_beside_each_picture() -> None:
     pictures = list(torch.rand(2, 3, 4, 4))
     axes = plots.stream_answers(pictures, ["a", "b"], torch.tensor([[0.25, 0.75], [0.5, 0.125]])).axes

@@ -6,7 +6,7 @@ a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` p
 
 from vit_tutorial.plots.attention import contributions, looks
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
-from vit_tutorial.plots.encoder import by_rate, stream_answers
+from vit_tutorial.plots.encoder import stream_answers
 from vit_tutorial.plots.figures import (
     confusion,
     curves,
@@ -42,7 +42,6 @@ __all__ = [
     "answers_to",
     "attention_flow",
     "by_block",
-    "by_rate",
     "confusion",
     "contributions",
     "costs_of_bits",

@@ -115,7 +115,8 @@ def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> N
         _arrow(ax, (x, below), (x, plus - 0.17), stream)
         _plus(ax, (x, plus))
         _detour(ax, (x, y + 0.32), (x, plus), x - 1.75)
-        ax.text(x - 1.85, (y + plus) / 2, "unchanged", ha="right", va="center", rotation=90, fontsize=9)
+        if norm == "pre":
+            ax.text(x - 1.85, (y + plus) / 2, "unchanged", ha="right", va="center", rotation=90, fontsize=9)
         if norm == "post":
             _arrow(ax, (x, plus + 0.17), (x, plus + 0.55))
             _box(ax, (x, plus + 0.76), (2.5, 0.42), "layer norm", SOFT["norm"])
