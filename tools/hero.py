@@ -3,34 +3,41 @@
 from pathlib import Path
 
 import torch
-from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import plots
-from vit_tutorial.analysis import explain
+from vit_tutorial.analysis import dense
 
 PICTURE = Path(__file__).resolve().parent.parent / "assets" / "hero.png"
-SIDE = 64  # pixels that the model is shown: twice those of its training, for twice as many patches per side
+GRID = vt.data.real_features("cat").mask.shape  # (37, 37)
+FACE = 9 * GRID[1] + 16  # a patch of the astronaut's face
 
 
-@torch.inference_mode()
+def lit(image: Tensor, heat: Tensor) -> Tensor:
+    """The photograph (C, H, W), dark where the heat (N,) is 0."""
+    large = F.interpolate(heat.view(1, 1, *GRID), image.shape[1:])[0]  # (1, H, W)
+    return image * (0.15 + 0.85 * large)
+
+
 def main() -> None:
-    model, classes, preprocess = vt.load("photographs", image_size=SIDE)
-    with Image.open(vt.data.photograph_file("cat")) as picture:
-        images = preprocess(picture.convert("RGB"))  # (1, 3, 64, 64)
-    tokens = model.embed.patches(images)[0]  # (N, D)
-    embedded = model.embed(images)[0]  # (T, D)
-    maps = model.attention_maps(images)  # {layer: (1, h, T, T)}
-    looked_at = explain.class_attention(explain.rollout(maps), model.config.grid)[0]  # (rows, columns)
-    probabilities = model(images).softmax(-1)[0]  # (K,)
-    likeliest, order = probabilities.topk(5)
-    scores = {classes[k]: p for k, p in zip(order.tolist(), likeliest.tolist(), strict=True)}
-    drawn = vt.data.photograph(4 * SIDE, "cat")  # the same crop, drawn finer than the model sees it
-    patch = 4 * SIDE // model.config.grid[0]
-    figure = plots.five_steps(drawn, patch, tokens, embedded, looked_at, scores)
+    photographs = [vt.data.real_features(name) for name in ("astronaut", "hopper")]
+    tokens = [F.normalize(photograph.tokens, dim=1) for photograph in photographs]  # (N, D) each
+    parts = dense.principal_maps(torch.stack([p.tokens.T.reshape(-1, *GRID) for p in photographs]))  # (2, 3, ., .)
+    matches = [(units @ tokens[0][FACE]).clamp(min=0) ** 2 for units in tokens]  # (N,) each
+    pictures = [
+        picture
+        for photograph, part, match in zip(photographs, parts, matches, strict=True)
+        for picture in (photograph.image, part, lit(photograph.image, match))
+    ]
+    titles = ["photograph", "components of its tokens", "like the astronaut's face"] * 2
+    figure = plots.pictures(pictures, titles, columns=6, height=2.0)
+    for ax in figure.axes:
+        ax.title.set_fontsize(9)
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=120, facecolor="white", bbox_inches="tight")
-    print(f"wrote {PICTURE.relative_to(Path.cwd()) if PICTURE.is_relative_to(Path.cwd()) else PICTURE}")
+    print(f"wrote {PICTURE.name}")
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from vit_tutorial.checks.engine import (
 )
 
 _LOOKS = "1 · Where the class token looks"
-_ROLLOUT = "Rollout: attention through all layers"
-_RELEVANCE = "Relevance: what counts for a class"
+_ROLLOUT = "Rollout, with a pencil"
+_RELEVANCE = "Relevance, with a pencil"
 _HOLDS = "6 · What the weights hold"
-_ORDER = "The order, the identity"
+_ORDER = "The order, the identity."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ RELEVANCE_MATRIX = Exercise(
         Mistake(
             name="gradients in backward order",
             says="Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
-            reread="Reversed gradients",
+            reread="Reversed gradients.",
             wrong=lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
         ),
         Mistake(

@@ -4,7 +4,6 @@
 a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` photographs to touch.
 """
 
-from vit_tutorial.plots.attention import contributions, looks
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
 from vit_tutorial.plots.encoder import stream_answers
 from vit_tutorial.plots.figures import (
@@ -43,7 +42,6 @@ __all__ = [
     "attention_flow",
     "by_block",
     "confusion",
-    "contributions",
     "costs_of_bits",
     "curves",
     "dots",
@@ -56,7 +54,6 @@ __all__ = [
     "intervals",
     "law_curves",
     "light_maps",
-    "looks",
     "loss_curves",
     "matrices",
     "modern_blocks",

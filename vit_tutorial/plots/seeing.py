@@ -75,4 +75,4 @@ def _pale(picture: Any, heat: Any, top: float | None) -> Any:
     grey = 0.72 + 0.28 * picture.mean(axis=-1, keepdims=True)
     colour = np.where(strength[..., None] > 0, HEAT(strength)[..., :3], 1.0)
     white = np.minimum(strength / 0.15, 1.0)[..., None]  # the colour map's yellow begins only above zero
-    return grey * (white * colour + (1 - white))
+    return (grey * (white * colour + (1 - white))).clip(0, 1)
