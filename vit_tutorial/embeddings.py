@@ -11,7 +11,7 @@ from vit_tutorial.patches import PatchEmbedding, Size, check_choice
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
 ResizeRecipe = Literal["timm", "torchvision", "huggingface", "google", "dino"]
-# How each library stretches a grid of positions; each gives other numbers (lesson 02 shows how far apart they are).
+# How each library stretches a grid of positions; each gives other numbers.
 RECIPES: dict[ResizeRecipe, dict[str, Any]] = {
     "timm": {"mode": "bicubic", "antialias": True},
     "torchvision": {"mode": "bicubic", "align_corners": True},
