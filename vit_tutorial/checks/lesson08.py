@@ -116,7 +116,7 @@ CLASS_ATTENTION = Exercise(
             name="a scale for each picture",
             says="Each map is stretched from its own minimum to its own maximum, so small differences look like a "
             "result. Leave the weights as they are.",
-            reread="A scale for each picture",
+            reread="A scale of its own for each map.",
             wrong=_stretched,
         ),
     ),
