@@ -40,7 +40,7 @@ def show_attention(
         views[name] = {"queries": _coded([q]), "keys": _coded([k]), "scale": float(scale), "softmax": True}
     queries, keys = (as_array(part) for part in next(iter(heads.values())))
     powers = np.exp(keys @ queries[1 + start] / queries.shape[1] ** 0.5)[1:]  # (N,)
-    _show_spotlight([image], views, [powers / powers.max()], alt, caption, (0, start))
+    _show_spotlight([image], views, [np.sqrt(powers / powers.max())], alt, caption, (0, start))
 
 
 def show_matches(

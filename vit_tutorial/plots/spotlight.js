@@ -30,7 +30,7 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
     const sum = powers.reduce((a, b) => a + b, 0);
     const largest = powers.subarray(prefix).reduce((a, b) => Math.max(a, b));
     said.value = ` largest weight on a patch: ${((largest / sum) * scores.length).toFixed(1)} × uniform`;
-    return powers.subarray(prefix).map((power) => power / largest);
+    return powers.subarray(prefix).map((power) => Math.sqrt(power / largest)); // so that small weights show, too
   };
 
   const row = document.createElement("div");
