@@ -44,7 +44,7 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
     """
     check_sincos_dim(dim)
     # Fast waves tell neighbours apart, slow waves the two ends of the image: the last and first digits of a number.
-    frequency = 10_000.0 ** -torch.linspace(0, 1, dim // 4)  # (D/4,)
+    frequency = 10_000.0 ** (-torch.arange(dim // 4) / (dim // 4 - 1))  # (D/4,)
     y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
     x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
     return torch.cat([x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()], dim=1)[None]  # (1, N, D)

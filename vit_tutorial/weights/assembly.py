@@ -56,17 +56,12 @@ def _refuse(names: set[str], what: str) -> None:
 
 
 class _WithoutNumbers(TorchFunctionMode):
-    """Leaves out normal_, for which torch's compiler would be loaded, and a number to the power of a tensor.
-
-    The compiler takes seconds, and once it is loaded, such a power is an error on the meta device.
-    """
+    """Leaves out normal_, for which torch's compiler would be loaded: that takes seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         if func in (nn.init.normal_, Tensor.normal_):
             return named["tensor"] if "tensor" in named else args[0]
-        if func is Tensor.__rpow__ and args[0].is_meta:
-            return args[0]
         return func(*args, **named)
 
 
