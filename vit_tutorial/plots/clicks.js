@@ -40,7 +40,10 @@ for (const place of document.querySelectorAll("[data-vit-clicks]")) {
   bar.append(
     label,
     button("undo", () => show(clicks.pop())),
-    button("start again", () => show((clicks = []))),
+    button("start again", () => {
+      clicks = [];
+      show();
+    }),
     said,
   );
   const row = document.createElement("div");

@@ -109,6 +109,7 @@ def _lighter(png: bytes) -> bytes:
 
 
 def display(bundle: dict[str, str], metadata: dict[str, dict[str, object]], caption: str) -> None:
+    """Show an output in the notebook, and its caption below it."""
     from IPython import display as shown
 
     shown.display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
