@@ -59,11 +59,11 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 nitpicky = True
 # Other libraries' names: their inventories lie on the network.
-LIBRARIES = "PIL|accelerate|argparse|collections|datasets|io|matplotlib|numpy|os|pathlib|torch|types|typing"
+LIBRARIES = "PIL|accelerate|argparse|collections|datasets|io|matplotlib|numpy|os|pathlib|torch|types|typing|tyro"
 nitpick_ignore_regex = [
     (
         "py:.*",
-        rf"({LIBRARIES})\..*|Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]|.*\.quantise\.Model",
+        rf"({LIBRARIES})\..*|Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]|FOLDER|NAME|Positional|.*\.(quantise|assembly)\.Model",
     ),
     ("py:(data|obj)", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]

@@ -107,7 +107,7 @@ def fit_head(
 
     Args:
         features: (B, D, rows, columns), from :func:`token_grid`.
-        targets: (B, H, W) int64, from :func:`class_masks`.
+        targets: (B, H, W) int64, the class of each pixel.
         num_classes: K, the ground included.
         hidden: units of a hidden layer; 0 for a linear head.
         ground_weight: how much a pixel of the ground (class 0) counts; one of the others counts 1.
