@@ -2,14 +2,14 @@
 
     python benchmarks/fewer.py accuracy --data cifar10-jpeg   fewer.csv: merged or dropped; which tokens
     python benchmarks/fewer.py rivals --data cifar10-jpeg     fewer.csv: fewer pixels, or a smaller model
-    python benchmarks/fewer.py moment --data cifar10-jpeg     fewer_moment.csv: once, before or after an attention
+    python benchmarks/fewer.py tune --seed 0 --steps 100      fewer_tuned.csv: trained on, with fewer tokens or blocks
     python benchmarks/fewer.py speed --process 0              fewer_speed.csv: milliseconds, ratios, and their parts
     python benchmarks/fewer.py table                          times and their range over the processes
 
 Rows that are there aren't measured again. The models weren't trained for fewer tokens. Photographs are 2,000 of
-CIFAR-10's test images ("moment": 1,000), which neither model was trained on; scenes are drawn. What is random is drawn
-five times, in "moment" once. Seconds are measured as in ship.py; a ratio is that of one process, so repeat "speed" with
-other numbers. Models of ``shapes`` that don't ship were trained first:
+CIFAR-10's test images, which neither model was trained on; scenes are drawn. What is random is drawn five times.
+Seconds are measured as in ship.py; a ratio is that of one process, so repeat "speed" with other numbers. "tune" trains
+``shapes`` further on its 20,000 scenes, all forms at one rate. Models of ``shapes`` that don't ship were trained first:
 
     python -m vit_tutorial.train --data shapes --epochs 5 --seed 1 --precision bf16 --out runs/shapes-again
     ... --depth 2 --out runs/shapes-two           with two blocks in place of four
@@ -34,7 +34,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import Choose, FewerTokens
 from vit_tutorial.weights import Trained
@@ -42,7 +41,7 @@ from vit_tutorial.weights import Trained
 Call = Callable[[], object]
 
 HERE = Path(__file__).parent
-ACCURACY, MOMENT, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_moment", "_speed"))
+ACCURACY, TUNED, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_tuned", "_speed"))
 FEWER = {"shapes": (4, 8, 12, 16, 24), "shapes again": (16,), "cifar10": (4, 8, 16, 32), "photographs": (8, 16)}
 RUNS: dict[str, tuple[str, dict[str, int]]] = {  # trained for this script: the folder, and what differs from shapes
     "shapes again": ("shapes-again", {}),
@@ -57,6 +56,7 @@ RIVALS = {  # of a model with r tokens fewer per block
 PAIRED = ["images", "right", "only_whole", "only_this"]
 COLUMNS = ["model", "way", "r", "draw", *PAIRED, "only_merged", "only_this_of_both"]
 # Widths and heads of Table 1's S, with random weights: seconds don't depend on them.
+TUNED_FORMS = ("merge similar", "drop least attended", "drop outermost", "two blocks")
 SIZED = {"S/16 at 224": ("S/16", 224, 13), "S/16 at 448": ("S/16", 448, 52)}
 SHIPPED = {"shapes": 8, "photographs": 8}
 
@@ -192,45 +192,51 @@ def rivals(folder: str | None) -> None:
             sheet.add(ACCURACY, COLUMNS, [name, way, r, 0, *ship.counted(whole, found, labels), *against])
 
 
-# ---- When they go ------------------------------------------------------------------------------------------------
+# ---- Trained for it ----------------------------------------------------------------------------------------------
 
 
-def once(model: vt.ViT, after: int, r: int, choose: Choose, z: Tensor) -> Tensor:
-    """Logits (B, K) of tokens z (B, T, D) of which r go once: after a block's attention; 0: before the first one."""
-    sizes = z.new_ones(z.shape[:2])  # (B, T)
-    for number, block in enumerate(cast("list[EncoderBlock]", model.blocks), 1):
-        now = number == max(after, 1)
-        if now:
-            q, k, _ = block.attention.split_heads(block.norm1(z))
-            to, left = choose(q, k, r, 1), z.shape[1] - r  # (B, T)
-        if now and not after:
-            z, sizes = tokens.merge(z, sizes, to, left)
-        q, k, v = block.attention.split_heads(block.norm1(z))
-        heads, _ = vt.dot_product_attention(q, k, v, sizes.log()[:, None, None])
-        z = z + block.attention.proj(block.attention.merge_heads(heads))
-        if now and after:
-            z, sizes = tokens.merge(z, sizes, to, left)
-        z = z + block.mlp(block.norm2(z))
-    return cast(Tensor, model.head(model.norm(z)[:, 0]))
+def first_blocks(model: vt.ViT, count: int) -> vt.ViT:
+    """A smaller model that begins as the first blocks of a trained one, with its last norm and its head."""
+    small = vt.ViT(replace(model.config, depth=count, dropout=0.0, drop_path=0.0))
+    state = {name: tensor for name, tensor in model.state_dict().items() if name in small.state_dict()}
+    small.load_state_dict(state)
+    return small
 
 
-def moment(folder: str | None) -> None:
-    """Rows of fewer_moment.csv: the class token alone from each block on; with eight patches from block 1 on."""
-    columns = ["model", "after", "r", "way", *PAIRED]
-    for name in ("cifar10", "photographs", "shapes", "shapes again"):
-        done = {tuple(row.values())[1:4] for row in sheet.read(MOMENT, model=name)}
-        model, _, prepare = loaded(name)
-        images, labels = held_out(name, folder)
-        z, labels = embedded(model, prepare(images[:: len(images) // 1000])), labels[:: len(images) // 1000]
-        whole = ship.logits_of(model, z)
-        rows = [(after, 64, "drop random") for after in range(len(model.blocks) + 1)]
-        dropping = ("drop least attended", "drop evenly", "drop outermost", "drop random")
-        rows += [(after, 56, way) for way in dropping for after in (0, 1)]
-        for after, r, way in rows:
-            if (str(after), str(r), way) not in done:
-                torch.manual_seed(0)
-                found = ship.logits_of(partial(once, model, after, r, WAYS[way][0]), z)
-                sheet.add(MOMENT, columns, [name, after, r, way, *ship.counted(whole, found, labels)])
+def tuned_form(name: str) -> torch.nn.Module:
+    model = vt.load("shapes").model
+    return first_blocks(model, 2) if name == "two blocks" else FewerTokens(model, 16, WAYS[name][0])
+
+
+def tune(forms: list[str], rate: float, seed: int, steps: int) -> None:
+    """Rows of fewer_tuned.csv: forms of ``shapes`` that cost about half, after so many further steps."""
+    columns = ["form", "rate", "seed", "steps", *PAIRED]
+    images, labels = vt.data.shapes(seed=0, train=20_000, test=1).train.batch()  # what the model was trained on
+    test = vt.data.shapes(seed=28, train=1, test=2000).test.batch()
+    for name in forms:
+        if not sheet.read(TUNED, form=name, rate=rate, seed=seed, steps=steps):
+            counts = tuned(name, rate, seed, steps, images, labels, test)
+            sheet.add(TUNED, columns, [name, rate, seed, steps, *counts])
+
+
+def tuned(
+    name: str, rate: float, seed: int, steps: int, images: Tensor, labels: Tensor, scored_on: tuple[Tensor, Tensor]
+) -> list[int]:
+    """What is right after so many steps; the rate falls to 0 by a cosine."""
+    whole, _, prepare = vt.load("shapes")
+    form = tuned_form(name).train()
+    optimizer = torch.optim.AdamW(form.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
+    torch.manual_seed(seed)
+    for _ in range(steps):
+        some = torch.randint(len(images), (64,))
+        loss = F.cross_entropy(form(prepare(images[some])), labels[some])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    test = prepare(scored_on[0])
+    return ship.counted(ship.logits_of(whole, test), ship.logits_of(form.eval(), test), scored_on[1])
 
 
 # ---- Speed -------------------------------------------------------------------------------------------------------
@@ -340,17 +346,23 @@ def table() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "rivals", "moment", "speed", "table"))
+    parser.add_argument("part", choices=("accuracy", "rivals", "tune", "speed", "table"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
     parser.add_argument("--process", type=int, default=0, help="speed: the number of this process")
+    parser.add_argument("--seed", type=int, default=0, help="tune: of the batches")
+    parser.add_argument("--rate", type=float, default=3e-4, help="tune: the first learning rate")
+    parser.add_argument("--steps", type=int, default=100, help="tune: how many; 0, 100 and 700 are in the table")
+    parser.add_argument("--forms", nargs="+", default=TUNED_FORMS, choices=TUNED_FORMS, help="tune: which")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part == "speed":
         speed(args.process)
+    elif args.part == "tune":
+        tune(args.forms, args.rate, args.seed, args.steps)
     elif args.part == "table":
         table()
     else:
-        {"accuracy": accuracy, "rivals": rivals, "moment": moment}[args.part](args.data)
+        {"accuracy": accuracy, "rivals": rivals}[args.part](args.data)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """The stored features of real photographs: what they hold, and that the wheel they came from gives them again."""
 
+import ast
+import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -13,11 +16,13 @@ import torch
 import transformers
 from onnx import numpy_helper
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 import vit_tutorial as vt
 from vit_tutorial.data.real_features import EXCERPT, FOLDER, GRID, SIZE, Name
 
 NAMES = get_args(Name)
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,6 +64,26 @@ def test_an_unknown_photograph_is_refused():
         vt.data.real_features("dog")
 
 
+def lesson_function(name):
+    """A function as lesson 09 types it, with what its first cell imports."""
+    notebook = json.loads((ROOT / "notebooks" / "09_published_weights.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    definitions = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
+    (source,) = [ast.unparse(node) for node in definitions if node.name == name]
+    namespace = {"np": np, "numpy_helper": numpy_helper, "transformers": transformers, "save_file": save_file}
+    exec(source, namespace)
+    return namespace[name]
+
+
+def same_arrays(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_the_lesson_names_arrays_as_the_script_does(script):
+    graph = onnx.load(EXCERPT).graph
+    assert same_arrays(lesson_function("named")(graph), script.named_arrays(graph))
+
+
 def test_the_excerpt_computes_queries_of_the_right_shape_from_one_transposed_matrix():
     graph = onnx.load(EXCERPT).graph
     assert [node.op_type for node in graph.node] == ["MatMul", "Add"]
@@ -81,7 +106,7 @@ with_wheel = pytest.mark.skipif(vt.data.real_file() is None, reason="pip install
 @pytest.fixture(scope="module")
 def script():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+        patch.syspath_prepend(ROOT / "benchmarks")
         import real_features
 
         yield real_features
@@ -101,6 +126,22 @@ def test_every_matrix_of_the_published_file_is_transposed_and_finds_its_name(scr
     assert len(named) == 72
     _, loading = transformers.Dinov2Model.from_pretrained(published, output_loading_info=True)
     assert not any(loading.values()), loading  # no name is missing, none is left over, no shape differs
+
+
+@with_wheel
+def test_the_lesson_writes_the_folder_that_the_script_writes(published, tmp_path):
+    write = lesson_function("published")
+    statistics = SimpleNamespace(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+    write.__globals__.update(named=lesson_function("named"), imagenet=statistics)
+    write(onnx.load(vt.data.real_file()).graph, tmp_path)
+    assert same_arrays(*(load_file(folder / "model.safetensors") for folder in (tmp_path, published)))
+    configs = [transformers.Dinov2Config.from_pretrained(folder).to_dict() for folder in (tmp_path, published)]
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "mlp_ratio", "image_size", "patch_size")
+    for key in (*sizes, "layer_norm_eps", "hidden_act", "qkv_bias"):
+        assert configs[0][key] == configs[1][key], key
+    pixels = [transformers.AutoImageProcessor.from_pretrained(folder) for folder in (tmp_path, published)]
+    assert tuple(pixels[0].image_mean) == tuple(pixels[1].image_mean)
+    assert tuple(pixels[0].image_std) == tuple(pixels[1].image_std)
 
 
 @with_wheel

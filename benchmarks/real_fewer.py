@@ -1,0 +1,167 @@
+"""Lesson 19: a real ViT-S/14 on seven real photographs with fewer tokens: how much of what it sees is left.
+
+    python benchmarks/real_fewer.py    real_fewer.csv, and real_fewer.npz for the lesson's pictures; five CPU minutes
+
+The model and photographs are those of ``real_features.py``; nothing is trained. After each block's attention r of the
+1,370 tokens go: "merge similar" (ToMe); "drop evenly" and "merge neighbours" (the same places in all photographs, so
+that those that stay lie evenly; each of the others is dropped, or merged into the nearest that stays); "drop random".
+"smaller picture" has fewer tokens from the start: the photograph is shrunk, and its tokens
+are enlarged again, bilinearly. A patch whose token is gone has that of the nearest patch that is left.
+
+"colours" is how much of the variance of the first three principal components is left (of the photograph's 1,369
+tokens; 1: all). "mask" is the intersection over union of the main object, in percent: a ridge regression on the tokens
+of the other six photographs, all tokens there, names the patches. "operations" are counted, as shares of all tokens'.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import fewer
+import numpy as np
+import real_features
+import sheet
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial.data.real_features import GRID
+from vit_tutorial.variants import tokens
+from vit_tutorial.variants.tokens import FewerTokens
+
+CSV = Path(__file__).with_suffix(".csv")
+COLUMNS = ["photograph", "way", "r", "tokens", "operations", "colours", "mask"]
+PER_BLOCK = (19, 38, 57, 76, 95, 104)  # r
+SIDES = (34, 31, 28, 24, 20, 16)  # of the smaller picture, in patches
+SHOWN = ("cat", "hopper")  # photographs of the slider
+SIDE = GRID[0]
+PLACES = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).float()  # (N, 2), row and column of each patch
+EVENLY = fewer.spread(64).view(64, 64)[:SIDE, :SIDE].flatten().argsort().argsort().float()  # an order of the places
+
+
+def merge_neighbours(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
+    """The same places in all photographs: the last r of EVENLY's order that are left merge into their neighbours."""
+    left = (EVENLY < k.shape[2] - protected).nonzero()[:, 0]  # (n,), the places of the patches that are left
+    stays = EVENLY[left] < len(left) - r  # (n,)
+    distance = torch.cdist(PLACES[left], PLACES[left])  # (n, n)
+    distance[:, ~stays] = torch.inf
+    place = stays.cumsum(dim=0) - 1  # (n,), of each patch that stays
+    to = place[distance.argmin(dim=1)] + protected  # its own place, or the nearest one's
+    return torch.cat([torch.arange(protected), to]).expand(len(k), -1)
+
+
+WAYS = {
+    "merge similar": tokens.merge_similar,
+    "merge neighbours": merge_neighbours,
+    "drop evenly": fewer.fixed(EVENLY),
+    "drop random": fewer.drop_random,
+}
+
+
+def nearest_left(source: Tensor) -> Tensor:
+    """(N,): for each patch the token that holds it, or if that is gone, the token of the nearest patch that is left."""
+    distance = torch.cdist(PLACES, PLACES)  # (N, N)
+    distance[:, source < 0] = torch.inf
+    return source[distance.argmin(dim=1)]
+
+
+@torch.inference_mode()
+def with_fewer(model: vt.ViT, image: Tensor, way: str, r: int) -> tuple[Tensor, Tensor]:
+    """Each patch's token (N, D) after the last norm, and the number of that token (N,)."""
+    torch.manual_seed(0)
+    encoded = FewerTokens(model, r, WAYS[way]).encode(image)
+    owner = nearest_left(encoded.sources[-1][0, 1:])  # (N,)
+    return model.norm(encoded.tokens)[0, owner], owner
+
+
+@torch.inference_mode()
+def of_smaller(state: dict[str, Tensor], config: vt.ViTConfig, photograph: Tensor, side: int) -> Tensor:
+    """Each patch's token (N, D), from a picture of side x side patches."""
+    small = vt.ViT(replace(config, image_size=14 * side)).eval()
+    position = vt.resize_position_embedding(state["embed.position"], GRID, (side, side))
+    small.load_state_dict(state | {"embed.position": position})
+    image = F.interpolate(photograph, size=14 * side, mode="bicubic", antialias=True)
+    z = small.features(image)[:, 1:].transpose(1, 2).unflatten(2, (side, side))  # (1, D, side, side)
+    return F.interpolate(z, size=GRID, mode="bilinear")[0].flatten(1).T
+
+
+def first_three(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Of tokens (N, D): their mean, and their first three principal directions (D, 3)."""
+    return z.mean(dim=0), torch.linalg.svd((z - z.mean(dim=0)).double(), full_matrices=False)[2][:3].T.float()
+
+
+def colours_left(full: Tensor, z: Tensor) -> float:
+    """The share of the variance of the first three components that is left."""
+    centre, directions = first_three(full)
+    wanted, found = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
+    return 1 - ((wanted - found).square().sum() / wanted.square().sum()).item()
+
+
+def ridge(z: Tensor, mask: Tensor, strength: float = 1000.0) -> Tensor:
+    """Weights (D + 1,) that tell the object's tokens (1) from the others (-1)."""
+    x = torch.cat([z, torch.ones(len(z), 1)], dim=1).double()
+    y = 2 * mask.double() - 1
+    return torch.linalg.solve(x.T @ x + strength * torch.eye(x.shape[1]), x.T @ y).float()
+
+
+def overlap(z: Tensor, weights: Tensor, mask: Tensor) -> float:
+    """Intersection over union, in percent."""
+    found = z @ weights[:-1] + weights[-1] > 0
+    return 100 * ((found & mask).sum() / (found | mask).sum()).item()
+
+
+def operations(config: vt.ViTConfig, way: str, r: int) -> int:
+    """Multiply-accumulates; only ToMe compares keys."""
+    macs = tokens.count_macs(config, r)
+    if way == "merge similar":
+        return macs
+    before = tokens.tokens_left(config.num_tokens, r, config.depth)[:-1]
+    return macs - sum((T + 1) // 2 * (T // 2) * config.dim // config.num_heads for T in before)
+
+
+def painted(full: Tensor, z: Tensor) -> Tensor:
+    """Tokens z (N, D) in the colours of ``full``, (rows, columns, 3) in 8 bits."""
+    centre, directions = first_three(full)
+    wanted, found = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
+    low, high = wanted.quantile(0.01, dim=0), wanted.quantile(0.99, dim=0)
+    return (255 * ((found - low) / (high - low)).clamp(0, 1)).round().to(torch.uint8).unflatten(0, GRID)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    published, preprocess = real_features.load_model(real_features.onnx_file())
+    model = real_features.plain(published)
+    config, state = model.config, model.state_dict()
+    images = {name: real_features.normalised(name, preprocess) for name in real_features.SOURCES}
+    with torch.inference_mode():
+        full = {name: model.features(image)[0, 1:] for name, image in images.items()}
+    masks = {name: torch.from_numpy(real_features.mask_of(name)).flatten() for name in images}
+    pictures: dict[str, list[Tensor]] = {}
+    for name, image in images.items():
+        others = [other for other in images if other != name]
+        weights = ridge(torch.cat([full[other] for other in others]), torch.cat([masks[other] for other in others]))
+        forms = [("all tokens", 0, 1370, vt.count_macs(config), full[name])]
+        for r, way in itertools.product(PER_BLOCK, WAYS):
+            z, owner = with_fewer(model, image, way, r)
+            left = tokens.tokens_left(1370, r, config.depth)[-1]
+            forms.append((way, r, left, operations(config, way, r), z))
+            if way == "merge similar":
+                pictures.setdefault(f"{name} owner", []).append(owner.to(torch.int16).unflatten(0, GRID))
+        for side in SIDES:
+            macs = vt.count_macs(replace(config, image_size=14 * side))
+            z = of_smaller(state, config, image, side)
+            forms.append(("smaller picture", 0, side * side + 1, macs, z))
+        for way, r, left, macs, z in forms:
+            share, found = macs / vt.count_macs(config), colours_left(full[name], z)
+            row = [name, way, r, left, f"{share:.3f}", f"{found:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]
+            sheet.add(CSV, COLUMNS, row)
+            pictures.setdefault(f"{name} {way}", []).append(painted(full[name], z))
+    shown = {key: torch.stack(found).numpy() for key, found in pictures.items() if key.split()[0] in SHOWN}
+    np.savez_compressed(CSV.with_suffix(".npz"), **shown)
+
+
+if __name__ == "__main__":
+    main()
