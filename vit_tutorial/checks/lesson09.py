@@ -25,9 +25,9 @@ from vit_tutorial.checks.engine import (
 )
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
-_TURNED = "Not transposed, or in the wrong order."
-_LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
-_PIXELS = "6 · What the file doesn't say"
+_TURNED = "6 · A kernel with an axis for the heads"
+_LIBRARIES = "5 · Their names, our names"
+_PIXELS = "The question"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
