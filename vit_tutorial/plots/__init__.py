@@ -32,7 +32,7 @@ from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
-from vit_tutorial.plots.tokens import by_block, points_lost, time_and_loss, token_groups
+from vit_tutorial.plots.tokens import token_groups
 from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "PALETTE",
     "answers_to",
     "attention_flow",
-    "by_block",
     "confusion",
     "costs_of_bits",
     "curves",
@@ -63,7 +62,6 @@ __all__ = [
     "patch_grid",
     "pictures",
     "pipelines",
-    "points_lost",
     "position_maps",
     "right_answers",
     "rounding",
@@ -79,7 +77,6 @@ __all__ = [
     "steps",
     "stream_answers",
     "tensor_map",
-    "time_and_loss",
     "token_groups",
     "token_row",
     "two_towers",
