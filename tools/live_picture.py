@@ -66,8 +66,8 @@ def main() -> None:
         page.goto(path.as_uri())
         page.wait_for_selector("[data-ready]")
         page.get_by_text("Clear", exact=True).click()
-        frames = [frame(page), *draw(page)]
-        times = [500] * (len(frames) - 1) + [1500]
+        drawn = [frame(page), *draw(page)]
+        frames, times = [drawn[-1]], [1500]
         for stop in range(1, STOPS + 1):
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
@@ -76,6 +76,8 @@ def main() -> None:
             frames += seen
             times += [400] * (len(seen) - 1) + [1800]
         browser.close()
+    frames += drawn[:-1]  # last, so that a still of the picture shows a seven that is named
+    times += [500] * (len(drawn) - 1)
     sheet = Image.new("RGB", (WIDTH, sum(shot.height for shot in frames)))  # one palette for all frames
     for number, shot in enumerate(frames):
         sheet.paste(shot, (0, number * shot.height))
