@@ -1,5 +1,9 @@
 """Lesson 13's module: what is hidden, what is asked for, and that the encoder learns and is a plain ViT."""
 
+import inspect
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,6 +16,7 @@ from vit_tutorial.variants import selfsup
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
 
 CONFIG = vt.ViTConfig(image_size=16, patch_size=4, dim=32, depth=2, num_heads=2, mlp_dim=48)
+ROOT = Path(__file__).parents[1]
 TARGETS = ("mean colour", "small patch", "pixels")
 
 
@@ -246,3 +251,11 @@ def test_images_of_one_channel_need_no_mean_of_their_own(method):
     model = method(vt.ViTConfig(image_size=16, patch_size=4, in_channels=1, dim=32, depth=1, num_heads=2, mlp_dim=48))
     assert model(torch.rand(2, 1, 16, 16)).isfinite()
     assert model.mean.shape == (1, 1, 1)
+
+
+def test_the_lesson_types_the_lines_of_the_package():
+    notebook = json.loads((ROOT / "notebooks" / "13_learning_without_labels.ipynb").read_text("utf-8"))
+    prose = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    (typed,) = (block.partition("```")[0] for block in prose.split("```python\n")[1:])
+    lines = [line.strip() for line in inspect.getsource(selfsup.MaskedAutoencoder.predict_patches).splitlines()]
+    assert typed.strip().splitlines() == lines[-len(typed.strip().splitlines()) :]
