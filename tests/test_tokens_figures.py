@@ -1,4 +1,4 @@
-"""The figures of lesson 19 show which patches share a token, and the numbers that they were given."""
+"""The pictures of lesson 19 show which patches share a token."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,15 @@ from vit_tutorial import plots
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_token_groups_colours_patches_that_share_a_token_and_no_others(channels):
-    image = torch.full((channels, 4, 8), 0.5)
+def test_mosaic_gives_patches_of_one_token_their_mean_colour(channels):
+    image = torch.full((channels, 8, 16), 0.5)
+    image[:, :4, :4], image[:, :4, 4:8] = 0.2, 0.6  # the first two patches: token 1, with one of the second row
     owner = torch.tensor([[1, 1, 0, 3], [2, 1, -1, 3]])
-    figure = plots.token_groups([image, image], [owner, owner])
-    drawn = figure.axes[2].get_images()[0].get_array()[::2, ::2]  # a pixel for each patch: (2, 4, 3)
-    assert np.allclose(drawn[0, 0], drawn[0, 1])
-    assert np.allclose(drawn[0, 0], drawn[1, 1])
-    assert np.allclose(drawn[0, 3], drawn[1, 3])
-    assert not np.allclose(drawn[0, 0], drawn[0, 3], atol=0.1)
-    for alone in (drawn[0, 2], drawn[1, 0]):
-        assert np.ptp(alone) == 0 < alone[0] < 1  # grey
-    assert (drawn[1, 2] == 1).all()
+    drawn = plots.mosaic(image, owner)  # (3, 8, 16)
+    assert drawn.shape == (3, 8, 16)
+    mean = (0.2 + 0.6 + 0.5) / 3
+    assert np.allclose(drawn[:, 1:4, :8], mean)  # no line within a token
+    assert np.allclose(drawn[:, 1:8, 5:8], mean)
+    assert np.allclose(drawn[:, 5:8, 1:4], 0.5)
+    assert (drawn[:, :, 8] == 1).all()  # a line between tokens
+    assert (drawn[:, 4:, 8:12] == 1).all()  # dropped

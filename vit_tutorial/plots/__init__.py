@@ -1,4 +1,5 @@
-"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
+"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure
+(:func:`mosaic` a picture for one).
 
 :func:`show` puts a figure into a notebook with its alternative text and its caption, :func:`show_slider` several behind
 a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` photographs to touch.
@@ -32,7 +33,7 @@ from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
-from vit_tutorial.plots.tokens import token_groups
+from vit_tutorial.plots.tokens import mosaic
 from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "loss_curves",
     "matrices",
     "modern_blocks",
+    "mosaic",
     "overlays",
     "paired_runs",
     "patch_cost",
@@ -77,7 +79,6 @@ __all__ = [
     "steps",
     "stream_answers",
     "tensor_map",
-    "token_groups",
     "token_row",
     "two_towers",
     "unit_pictures",
