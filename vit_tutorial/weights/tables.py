@@ -23,7 +23,7 @@ from torch import Tensor
 State = dict[str, Tensor]
 Table = Mapping[str, str | tuple[str, ...]]
 
-TIMM: Table = {  # the paper's model, in timm's names: lesson 09's eleven rules
+TIMM: Table = {  # the paper's model, in timm's names
     "embed.cls_token": "cls_token",
     "embed.position": "pos_embed",
     "embed.patches.proj.*": "patch_embed.proj.*",
