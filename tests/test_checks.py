@@ -46,7 +46,8 @@ def places(lesson: str) -> set[str]:
     (path,) = NOTEBOOKS.glob(f"{lesson}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    prose = re.sub(r"`[^`\n]*\*\*[^`\n]*`", "", prose)  # Python's ** in code opens no bold text
+    prose = re.sub(r"```.*?```", "", prose, flags=re.DOTALL)
+    prose = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("**", ""), prose)  # Python's ** opens no bold text
     found = re.findall(r"^#+ (.+)$", prose, re.MULTILINE) + re.findall(r"\*\*(.+?)\*\*", prose, re.DOTALL)
     return {" ".join(place.split()) for place in found}
 

@@ -22,9 +22,9 @@ from vit_tutorial.checks.engine import (
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
-_ASKED = "4 · The paper's own way: name the colour"
+_ASKED = "5 · The paper's own way: name the colour"
 _ORDER = "Tokens in another order."
-_QUARTER = "2 · The encoder sees a quarter"
+_QUARTER = "1 · A picture out of noise"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from vit_tutorial.checks.engine import (
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
-_BLOCKS = "1 · Attention, some keys at a time"
-_FEWER = "2 · Merge or drop"
-_SECONDS = "3 · Operations and seconds"
+_BLOCKS = "4 · Attention, some keys at a time"
+_FEWER = "1 · Merge similar tokens"
+_SECONDS = "5 · Operations and seconds"
 
 Pairs = list[tuple[int, int]]
 
