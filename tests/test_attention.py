@@ -54,13 +54,6 @@ def test_shapes_that_do_not_fit(refuses):
 # ------------------------------------------------------------------------------------------------------ many heads
 
 
-def test_tokens_of_another_shape(refuses):
-    attention = MultiHeadSelfAttention(12, 3)
-    for tokens in (torch.zeros(2, 5, 8), torch.zeros(5, 12), torch.zeros(1, 2, 5, 12)):
-        with refuses(ValueError, "tokens must have shape (B, T, 12)", f"got {tuple(tokens.shape)}"):
-            attention(tokens)
-
-
 def torch_twin(ours: MultiHeadSelfAttention) -> nn.MultiheadAttention:
     dim = ours.qkv.in_features
     twin = nn.MultiheadAttention(dim, ours.num_heads, batch_first=True, dtype=torch.float64)

@@ -1,6 +1,5 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -44,7 +43,7 @@ class MultiHeadSelfAttention(nn.Module):
         dropout: probability in [0, 1) on the output.
 
     Raises:
-        ValueError: D not divisible by h; tokens of another shape.
+        ValueError: D not divisible by h.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -57,7 +56,7 @@ class MultiHeadSelfAttention(nn.Module):
         if num_heads < 1 or dim % num_heads:
             good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
-        self.dim, self.num_heads = dim, num_heads
+        self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -79,7 +78,6 @@ class MultiHeadSelfAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
-        _check_tokens(x, self.dim)
         # The rows of qkv belong to q, then k, then v, and within each to head after head: the last axis is (3, h, d).
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
         # Heads become a batch axis: one product handles all of them, and no head sees another.
@@ -104,11 +102,3 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         shapes = f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
         raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
-
-
-def _check_tokens(x: Tensor, dim: int) -> None:
-    if x.ndim != 3 or x.shape[2] != dim:
-        raise ValueError(f"tokens must have shape (B, T, {dim}), got {tuple(x.shape)}")
-
-
-torch.fx.wrap("_check_tokens")  # torch.fx keeps the call as it is, and doesn't trace what is inside
