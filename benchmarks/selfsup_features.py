@@ -19,7 +19,7 @@ penalty for each row; both on 2,000 photographs held out. The seed draws the lab
 third) is looked at once per row. "ceiling" is ``vt.load("photographs")``: the painter's encoder, trained on all 45,000
 photographs' labels and on another model's answers. One thread.
 
-"masking" asks whether it is the hiding that helps: selfsup_compute.py's small autoencoder, trained with three quarters
+"masking" asks whether it is the hiding that helps: small_autoencoder.py's ViT, trained with three quarters
 of the patches hidden, or none (then the loss counts all patches, and a step costs twice as much: half as many steps),
 each at its best rate, chosen like the block; beside random weights. The seed draws first weights, batches and labels.
 The probe reads the tokens after the last norm, by quarters.
@@ -37,9 +37,9 @@ from pathlib import Path
 import sheet
 import torch
 from photographs import accuracy, read
-from selfsup_compute import CONFIG, PRETRAINING_RATE, RATES, Data, few, pretrain
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from small_autoencoder import CONFIG, PRETRAINING_RATE, RATES, Data, pretrain
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -62,6 +62,12 @@ READINGS = {
 Features = dict[str, Tensor]  # {reading: (n, D)}
 HIDDEN = {"random weights": None, "nothing hidden": 0.0, "three quarters hidden": 0.75}  # of the patches
 PRETRAINED = {"last norm, quarters" + f", rate {rate:g}" * (rate != PRETRAINING_RATE): rate for rate in (2e-4, *RATES)}
+
+
+def few(labels: Tensor, each: int, seed: int) -> Tensor:
+    """The places of so many photographs of each class, drawn by the seed."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return torch.cat([order[labels[order] == label][:each] for label in range(10)])
 
 
 def quarters(maps: Tensor, side: int = 2) -> Tensor:
@@ -257,7 +263,7 @@ def masking(folder: str, seeds: int, out: Path) -> None:
             torch.manual_seed(seed)
             encoder = vt.ViT(replace(CONFIG, num_classes=0))
             if share is not None:
-                file = out / f"compute-{seed}{'' if share else '-nothing'}{reading.partition('quarters')[2]}.pt"
+                file = out / f"small-{seed}{'' if share else '-nothing'}{reading.partition('quarters')[2]}.pt"
                 encoder.load_state_dict(pretrain(data, seed, file, share, PRETRAINED[reading]))
             images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
             X = {split: by_small(encoder, some, data) for split, some in images.items()}

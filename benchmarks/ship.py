@@ -1,17 +1,14 @@
-"""A trained model in the forms in which it may be shipped (lesson 18): bytes, accuracy, time.
+"""Trained models in the forms in which they may be shipped (lesson 18): bytes, accuracy, time.
 
     python benchmarks/ship.py accuracy --data cifar10-jpeg   ship.csv: each form's accuracy on images held out
     python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
-    python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; or photographs
-    python benchmarks/ship.py processors                     ship_processors.csv: int8 with and without VNNI
-    python benchmarks/ship.py real --model FOLDER            ship_real.csv: the same for DINOv2's ViT-S/14
-    python benchmarks/ship.py coverage                       how often the 95 % intervals of the first two hold
+    python benchmarks/ship.py real --model FOLDER            ship_real.csv: DINOv2's ViT-S/14, with and without VNNI
 
 Rows that are there aren't measured again: delete them to do so. The photographs are CIFAR-10's 10,000 test images,
-which neither model was trained on, as a folder that ``vt.data.load`` takes; the scenes are drawn. All forms of a model
-are in one process, on one thread, and take turns in a new order each round. The clock is the process's CPU time. A
-ratio is the median over the rounds of form / torch within the same round, with its 95 % interval (bootstrap over the
-rounds): it is that of one process on one machine.
+which neither model was trained on, as a folder that ``vt.data.load`` takes; the scenes are drawn. For the times of
+"real" all forms are in one process, on one thread, and take turns in a new order each round. The clock is the process's
+CPU time. A ratio is the median over the rounds of form / float32 within the same round: that of one process on one
+machine.
 """
 
 from __future__ import annotations
@@ -44,13 +41,10 @@ from vit_tutorial.weights import Trained
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 
 HERE = Path(__file__).parent
-ACCURACY, BITS, SPEED = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_speed"))
-PROCESSORS, REAL = (HERE / f"ship_{part}.csv" for part in ("processors", "real"))
-COLUMNS = ["model", "form", "images", "float32_right", "right", "off", "right_without_vnni", "off_without_vnni"]
+ACCURACY, BITS, REAL = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_real"))
 MEASURED = ["cosine", "smallest_cosine", "matches"]
 REAL_COLUMNS = ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)]
 PAIRED = ["images", "right", "only_torch", "only_this"]
-TIMED, BATCHES = ("cifar10", "photographs"), (1, 8, 64)
 CONVOLUTIONS = {
     "op_types_to_quantize": ["Conv"],
     "per_channel": True,
@@ -68,12 +62,10 @@ class Int8(NamedTuple):
     per_row: bool = False
     signed: bool = True
 
-    def of(self, model: vt.ViT, *, vnni: bool, convolutions: bool = False) -> vt.ViT:
-        """A copy whose layers compute in whole numbers as a processor with VNNI does, or as one without."""
-        kinds = (nn.Linear, nn.Conv2d) if convolutions else (nn.Linear,)
-        per_row = self.per_row or convolutions
+    def of(self, model: vt.ViT, *, vnni: bool) -> vt.ViT:
+        """A copy whose linear layers compute in whole numbers as a processor with VNNI does, or as one without."""
         saturate = self.signed and not vnni
-        return integer_layers(model, bits=self.bits, per_row=per_row, saturate=saturate, kinds=kinds)
+        return integer_layers(model, bits=self.bits, per_row=self.per_row, saturate=saturate, kinds=(nn.Linear,))
 
 
 INT8 = {
@@ -91,7 +83,6 @@ def forms(trained: Trained, folder: Path, some: Tensor) -> Iterator[tuple[str, A
     model = trained.model
     size = 4 * sum(p.numel() for p in model.parameters())
     yield "torch", model, size
-    yield "compiled", torch.compile(model), size  # the first calls, which compile, are not counted
     half = copy.deepcopy(model).bfloat16()
     yield "bf16", lambda x: half(x.bfloat16()).float(), size // 2
     whole, everything, matrices, mixed = (folder / f"{n}.onnx" for n in ("whole", "everything", "matrices", "mixed"))
@@ -204,53 +195,7 @@ def rounded_copy(model: nn.Module, what: str, few_bits: Callable[[Tensor], Tenso
     return other
 
 
-def paired_interval(only_torch: int, only_this: int, n: int) -> tuple[float, float]:
-    """Difference of two accuracies on the same images, and half of its 95 % interval, in points.
-
-    Half a case is added to each of the four cells of the table (Agresti and Min, 2005): without it, no case at all
-    would give an interval without width.
-    """
-    n, lost, won = n + 2, only_torch + 0.5, only_this + 0.5
-    mean = (won - lost) / n
-    return 100 * mean, 196 * math.sqrt(((won + lost) / n - mean**2) / n)
-
-
-def coverage(tries: int = 20_000) -> None:
-    """Images of which only one form is right come with a known probability: does the interval hold the difference?"""
-    draw = np.random.default_rng(0)
-    for n in (200, 600, 4000, 10_000):
-        for lost, won in ((0.0005, 0.0005), (0.005, 0.003), (0.03, 0.01), (0.2, 0.02)):
-            cases = draw.multinomial(n, (lost, won, 1 - lost - won), tries)
-            held = 0
-            for a, b, _ in cases:
-                mean, half = paired_interval(int(a), int(b), n)
-                held += abs(mean - 100 * (won - lost)) <= half
-            print(f"{n} images, lost {lost:.2%}, won {won:.2%}: holds {held / tries:.1%}")
-
-
-# ---- Two kinds of processors -------------------------------------------------------------------------------------
-
-
-def processors() -> None:
-    """Each form's answers with sums in 32 bits (VNNI), and with pairs of products in 16 bits; both computed by torch.
-
-    "cifar10, convolutions" also has its convolutions in whole numbers, with a scale for each output.
-    """
-    pictures, truth = vt.data.cifar10_pictures().batch()  # (200, 3, 32, 32)
-    for name in ("digits", "photographs", "cifar10", "cifar10, convolutions"):
-        trained = vt.load(name.partition(",")[0])
-        images, labels = vt.data.digits().test.batch() if name == "digits" else (pictures, truth)
-        images = trained.preprocess(images)
-        expected = logits_of(trained.model, images)
-        for form, int8 in INT8.items():
-            if sheet.read(PROCESSORS, model=name, form=form):
-                continue
-            row: list[object] = [name, form, len(labels), int((expected.argmax(1) == labels).sum())]
-            for vnni in (True, False):
-                found = logits_of(int8.of(trained.model, vnni=vnni, convolutions="," in name), images)
-                off = (found - expected).abs().max() / expected.abs().max()
-                row += [int((found.argmax(1) == labels).sum()), f"{off:.2g}"]
-            sheet.add(PROCESSORS, COLUMNS, row)
+# ---- A real model ------------------------------------------------------------------------------------------------
 
 
 def real(folder: str) -> None:
@@ -288,30 +233,6 @@ def kept_matches(exact: Tensor, found: Tensor) -> float:
     return float((before == after).float().mean())
 
 
-# ---- Speed -------------------------------------------------------------------------------------------------------
-
-
-def speed(names: list[str]) -> None:
-    columns = ["model", "batch", "form", "milliseconds", "ratio", "low", "high", "rounds"]
-    for name in names:
-        done = {int(row["batch"]) for row in sheet.read(SPEED, model=name)}
-        trained = vt.load(name)
-        how = trained.preprocess
-        shape = len(how.mean), *how.image_size
-        some = torch.randn(20, *shape, generator=torch.Generator().manual_seed(2))  # their values don't change the time
-        with tempfile.TemporaryDirectory() as files, torch.inference_mode():
-            answers = {form: answer for form, answer, _ in forms(trained, Path(files), some)}
-            for batch in sorted({*BATCHES} - done):
-                images = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(1))
-                seconds = in_turns({form: partial(answer, images) for form, answer in answers.items()})
-                for form, times in seconds.items():
-                    ratios = [a / b for a, b in zip(times, seconds["torch"], strict=True)]
-                    low, high = bootstrap(ratios)
-                    middle = f"{statistics.median(ratios):.3f}", f"{low:.3f}", f"{high:.3f}"
-                    milliseconds = f"{1000 * statistics.median(times):.4g}"
-                    sheet.add(SPEED, columns, [name, batch, form, milliseconds, *middle, ROUNDS])
-
-
 def in_turns(every: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     """CPU seconds of one call, round by round."""
     repeats = {}
@@ -334,29 +255,17 @@ def seconds_of(call: Callable[[], object], repeats: int) -> float:
     return (time.process_time() - start) / repeats
 
 
-def bootstrap(values: list[float], draws: int = 2000) -> tuple[float, float]:
-    drawn = np.random.default_rng(0).choice(values, (draws, len(values)))
-    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
-    return float(low), float(high)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "bits", "processors", "real", "speed", "coverage"))
+    parser.add_argument("part", choices=("accuracy", "bits", "real"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
-    parser.add_argument("--model", help=f"for speed: {' or '.join(TIMED)} alone; for real: a folder")
+    parser.add_argument("--model", help="for real: a folder")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.part in ("accuracy", "bits"):
-        {"accuracy": accuracy, "bits": bits}[args.part](args.data)
-    elif args.part == "processors":
-        processors()
-    elif args.part == "real":
+    if args.part == "real":
         real(args.model)
-    elif args.part == "speed":
-        speed([args.model] if args.model else list(TIMED))
     else:
-        coverage()
+        {"accuracy": accuracy, "bits": bits}[args.part](args.data)
 
 
 if __name__ == "__main__":
