@@ -15,7 +15,6 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
-    call,
     layer,
     normal,
     pencil,
@@ -102,7 +101,6 @@ PATCHIFY = Exercise(
     takes="fn(images, patch_size): (B, C, H, W) -> (B, N, C*P*P)",
     right=lesson.patchify,
     cases=_patchify_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a reshape in place of a permute",
@@ -156,7 +154,6 @@ UNPATCHIFY = Exercise(
     takes="fn(patches, patch_size, image_size): (B, N, C*P*P) -> (B, C, H, W)",
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a reshape in place of a permute",
@@ -287,6 +284,5 @@ OVERLAPPING_PATCHES = Exercise(
     takes="fn(images, patch_size, stride): (B, C, H, W) -> (B, N, C*P*P), patches stride pixels apart",
     right=_overlapping,
     cases=_overlapping_cases,
-    observe=call,
     explain=_places,
 )

@@ -18,7 +18,6 @@ from vit_tutorial.checks.engine import (
     Observation,
     Question,
     Work,
-    call,
     layer,
     normal,
     pencil,
@@ -104,7 +103,6 @@ EMBED_TOKENS = Exercise(
     takes="fn(x, cls_token, position): (B, N, D), (1, 1, D), (1, N + 1, D) -> (B, N + 1, D)",
     right=_embed,
     cases=_embed_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="positions added before the class token is in front",
@@ -211,7 +209,6 @@ SINCOS_POSITIONS = Exercise(
         Case(f"grid={grid}, dim={dim}", (grid, dim))
         for grid, dim in [((2, 3), 8), ((3, 2), 16), ((1, 5), 12), ((4, 5), 24)]
     ],
-    observe=call,
     mistakes=(
         Mistake(
             name="patches counted down the columns",
@@ -283,7 +280,6 @@ RESIZE_POSITIONS = Exercise(
     takes="fn(position, old_grid, new_grid): (1, 1 + old N, D) -> (1, 1 + new N, D)",
     right=_resize,
     cases=_resize_cases,
-    observe=call,
     forbidden=(lesson.resize_position_embedding,),
     mistakes=(
         Mistake(
@@ -375,7 +371,6 @@ STRETCH = Exercise(
     takes="fn(grid, size): (rows, columns, D) -> (new rows, new columns, D), bilinear, corners kept",
     right=_by_hand(_kept_corners),
     cases=_stretch_cases,
-    observe=call,
     forbidden=("interpolate", "upsample", lesson.resize_position_embedding),
     mistakes=(
         Mistake(

@@ -116,7 +116,6 @@ ATTENTION = Exercise(
     takes="fn(q, k, v): (..., T, d), (..., S, d), (..., S, e) -> output (..., T, e) and weights (..., T, S)",
     right=attend,
     cases=_attention_cases,
-    observe=call,
     forbidden=("scaled_dot_product",),
     mistakes=(
         Mistake(
@@ -175,7 +174,6 @@ SPLIT_HEADS = Exercise(
         Case(f"x {shape}, num_heads={heads}", (normal(*shape), heads))
         for shape, heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 5), 5), ((3, 4, 8), 4)]
     ],
-    observe=call,
     mistakes=(
         Mistake(
             name="a reshape to (B, h, T, d)",
@@ -203,7 +201,6 @@ MERGE_HEADS = Exercise(
     cases=lambda: [
         Case(f"x {shape}", (normal(*shape),)) for shape in [(1, 3, 4, 2), (2, 5, 5, 3), (2, 1, 7, 5), (2, 3, 1, 4)]
     ],
-    observe=call,
     mistakes=(
         Mistake(
             name="a reshape in place of a transpose",

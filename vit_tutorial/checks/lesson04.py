@@ -115,7 +115,6 @@ GELU = Exercise(
     tolerance=1e-6,
     right=F.gelu,
     cases=_gelu_cases,
-    observe=call,
     explain=_multiplied_by,
     mistakes=(
         _FAST_FORM,
@@ -143,7 +142,6 @@ GELU_TANH = Exercise(
     tolerance=1e-6,
     right=_tanh_gelu,
     cases=_gelu_cases,
-    observe=call,
     explain=_multiplied_by,
     mistakes=(
         _FAST_FORM,

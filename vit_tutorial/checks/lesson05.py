@@ -18,7 +18,6 @@ from vit_tutorial.checks.engine import (
     Value,
     Work,
     build_layer,
-    call,
     layer,
     layer_with_dropout,
     normal,
@@ -107,7 +106,6 @@ LAYER_NORM = Exercise(
     takes="fn(x, weight, bias, eps): each token of (..., D) normed by its own numbers, then weight and bias",
     right=_layer_norm,
     cases=_norm_cases,
-    observe=call,
     tolerance=1e-4,
     mistakes=(
         Mistake(

@@ -18,7 +18,6 @@ from vit_tutorial.checks.engine import (
     Observation,
     Question,
     build_layer,
-    call,
     call_with_model,
     entries,
     layer,
@@ -221,7 +220,6 @@ DROP_PATH_RATES = Exercise(
     cases=lambda: [
         Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (18, 0.1), (2, 0.7), (1, 0.2)]
     ],
-    observe=call,
     tolerance=3e-7,
     mistakes=(
         Mistake(

@@ -9,15 +9,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
@@ -91,7 +83,6 @@ CLASS_ATTENTION = Exercise(
         Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
         for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((6, 6), (1, 5))]
     ],
-    observe=call,
     forbidden=(explain.class_attention,),
     mistakes=(
         Mistake(
@@ -155,7 +146,6 @@ ROLLOUT = Exercise(
             (12, 1, 2, 3, 3, "mean"),
         ]
     ],
-    observe=call,
     forbidden=(explain.rollout,),
     mistakes=(
         Mistake(
@@ -210,7 +200,6 @@ RELEVANCE_MATRIX = Exercise(
     takes="fn(weights, gradients): two lists of L tensors (B, h, T, T), the first layer first -> (B, T, T)",
     right=explain.relevance_matrix,
     cases=_relevance_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a relevance without the positive part",
@@ -260,7 +249,6 @@ POSITION_SIMILARITY = Exercise(
         Case(f"position {shape}, {std:g} times normal numbers", (std * normal(*shape, seed=shape[1]),))
         for shape, std in [((1, 5, 4), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
     ],
-    observe=call,
 )
 
 
@@ -296,7 +284,6 @@ ATTENTION_DISTANCE = Exercise(
             ((4, 4), (1, 3), (16, 16)),
         ]
     ],
-    observe=call,
     forbidden=(explain.attention_distance,),
     mistakes=(
         Mistake(

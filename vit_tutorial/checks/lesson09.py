@@ -16,7 +16,6 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
-    call,
     changed_argument,
     copy_arguments,
     describe,
@@ -109,7 +108,6 @@ FOR_RAW_PIXELS = Exercise(
     takes="fn(weight, bias, mean, std): (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)",
     right=_raw,
     cases=_raw_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="an answer to the mean by the old kernel",
@@ -158,7 +156,6 @@ ATTENTION_FROM_FLAX = Exercise(
     "three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D)",
     right=_flax(),
     cases=_flax_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a kernel that isn't turned",
@@ -291,7 +288,6 @@ PREPARE = Exercise(
     takes="fn(pixels, mean, std): uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised",
     right=_prepare(),
     cases=_prepare_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a reshape in place of a permute",
@@ -317,7 +313,6 @@ JOINED_HEADS = Exercise(
         Case(f"K={K}, D={D}", (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)))
         for K, D in [(3, 5), (7, 6)]
     ],
-    observe=call,
     mistakes=(
         Mistake(
             name="a sum in place of the mean",

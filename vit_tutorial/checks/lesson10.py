@@ -18,7 +18,6 @@ from vit_tutorial.checks.engine import (
     Observation,
     Question,
     by_parameter,
-    call,
     call_with_model,
     changed_argument,
     copy_arguments,
@@ -173,7 +172,6 @@ KNN = Exercise(
     takes="fn(A, a, B, k): known features (n, D), their labels (n,), asked features (m, D) -> labels (m,)",
     right=lambda A, a, B, k: _vote(a, _cosines(A, B).topk(k, dim=1).indices),
     cases=_knn_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="dot products in place of cosines",

@@ -9,15 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 
@@ -127,7 +119,6 @@ OFFSET_INDEX = Exercise(
     takes="fn(grid): (rows, columns) -> (N, N) whole numbers, the offset from patch i to patch j at [i, j]",
     right=lesson.relative_position_index,
     cases=lambda: [Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (5, 1), (8, 10))],
-    observe=call,
     forbidden=(position_bias_index,),
     mistakes=(
         Mistake(
@@ -183,7 +174,6 @@ BIASED_ATTENTION = Exercise(
     takes="fn(q, k, v, bias): (B, h, T, d) each, (h, T, T) -> output (B, h, T, d), weights (B, h, T, T)",
     right=_attend,
     cases=_attention_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="a bias after the softmax",

@@ -105,7 +105,6 @@ CONV_MATRIX = Exercise(
         Case(f"a kernel of {k} × {k}, an image of {H} × {W}", (normal(k, k, seed=k), (H, W)))
         for k, H, W in [(3, 3, 4), (5, 5, 3), (3, 1, 4), (1, 2, 3)]
     ],
-    observe=call,
     tolerance=1e-6,  # the kernel's numbers are put into their places, as they are
     mistakes=(
         Mistake(
@@ -160,7 +159,6 @@ RECEPTIVE_FIELD = Exercise(
     takes="fn(layers): (kernel size, stride) of each, the first one first -> pixels in each direction",
     right=_receptive_field,
     cases=_field_cases,
-    observe=call,
     tolerance=1e-9,  # pixels are counted
 )
 

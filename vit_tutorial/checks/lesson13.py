@@ -9,16 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Observation, Question, call, normal, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
@@ -109,7 +100,6 @@ COLOUR_CLASSES = Exercise(
     takes="fn(images, patch_size): (B, 3, H, W) in [0, 1] -> (B, N) whole numbers from 0 to 511",
     right=_colour_classes,
     cases=_colour_cases,
-    observe=call,
     forbidden=(lesson.colour_classes, lesson.targets),
     mistakes=(
         Mistake(

@@ -16,7 +16,6 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
-    call,
     changed_argument,
     copy_arguments,
     entries,
@@ -107,7 +106,6 @@ LAW_FROM_FLOOR = Exercise(
             (5, 2, 3.0, 0.4, 0.0),
         ]
     ],
-    observe=call,
     mistakes=(
         Mistake(
             name="a line without the floor",
@@ -156,7 +154,6 @@ FIT_LAW = Exercise(
     takes="fn(cost, loss, exponents): (n,), (n,), (E,) -> a, b, c with the smallest squared errors",
     right=_fit,
     cases=_fit_cases,
-    observe=call,
     forbidden=(scaling.fit_law,),
     mistakes=(
         Mistake(
@@ -243,7 +240,6 @@ REDRAWN_RUNS = Exercise(
     takes="fn(fitted, loss, rows): (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied",
     right=lambda fitted, loss, rows: fitted * _widened((loss / fitted).log())[rows].exp(),
     cases=_draw_cases,
-    observe=call,
     mistakes=(
         Mistake(
             name="differences in place of factors",

@@ -9,16 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, pad, silu
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Forbidden,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Mistake, Question, normal, pencil
 from vit_tutorial.variants import modern
 
 _GATED = "Gate and value exchanged."
@@ -92,7 +83,6 @@ RMS_NORM = Exercise(
     takes="fn(x, weight, eps): (..., D), (D,), a number -> (..., D)",
     right=_rms,
     cases=_rms_cases,
-    observe=call,
     forbidden=(Forbidden("rms_norm", "write the norm yourself"),),
     mistakes=(
         Mistake(
@@ -155,7 +145,6 @@ GATED_MLP = Exercise(
     takes="fn(x, w1, b1, w2, b2): (..., D), (2M, D), (2M,), (D, M), (D,) -> (..., D)",
     right=_gated(),
     cases=_gated_cases,
-    observe=call,
     forbidden=(modern.ModernMLP,),
     mistakes=(
         Mistake(
@@ -205,7 +194,6 @@ ROTARY_ANGLES = Exercise(
         Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t))
         for R, C, d, t in [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (1, 9, 16, 50.0), (4, 4, 4, 2.0)]
     ],
-    observe=call,
     tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
 )
@@ -256,7 +244,6 @@ ROTATE = Exercise(
     takes="fn(x, angles): (B, h, T, d), (N, d / 2) with N <= T -> (B, h, T, d)",
     right=_rotate,
     cases=_rotate_cases,
-    observe=call,
     forbidden=(modern.rotate,),
     mistakes=(
         Mistake(
@@ -332,7 +319,6 @@ ATTENTION_POOL = Exercise(
     takes="fn(z, probe, wq, wk, wv, num_heads): (B, S, D), (D,), three (D, D) -> (B, D)",
     right=_pooled,
     cases=_pool_cases,
-    observe=call,
     forbidden=(modern.AttentionPool,),
     mistakes=(
         Mistake(

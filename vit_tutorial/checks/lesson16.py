@@ -11,15 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
 
 _BY_HAND = "1 · Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"
@@ -148,7 +140,6 @@ CLASS_SHARES = Exercise(
     takes="fn(targets, num_classes, grid): (B, H, W) whole numbers -> (B, K, rows, columns)",
     right=_shares,
     cases=_share_cases,
-    observe=call,
     forbidden=(lesson.class_shares,),
     mistakes=(
         Mistake(
@@ -204,7 +195,6 @@ MEAN_IOU = Exercise(
     takes="fn(predicted, targets, num_classes): twice (B, H, W) whole numbers -> one number",
     right=_iou,
     cases=_iou_cases,
-    observe=call,
     forbidden=(lesson.mean_iou, lesson.iou, lesson.confusion),
     mistakes=(
         Mistake(
@@ -258,7 +248,6 @@ SEGMENT = Exercise(
         Case(f"logits ({B}, {K}, {rows}, {columns}), size ({H}, {W})", (2 * normal(B, K, rows, columns), (H, W)))
         for B, K, rows, columns, H, W in [(2, 4, 3, 2, 12, 8), (3, 3, 4, 5, 16, 15), (1, 5, 2, 2, 10, 14)]
     ],
-    observe=call,
     forbidden=(lesson.upsample,),
     mistakes=(
         Mistake(

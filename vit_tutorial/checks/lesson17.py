@@ -10,15 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
 from vit_tutorial.variants import words as lesson
 
 _LOSS = "2 · The loss, with a pencil"
@@ -189,7 +181,6 @@ FLOOR_OF = Exercise(
     takes="fn(meanings): (B,) whole numbers -> the floor of CLIP's loss, one number",
     right=_floor,
     cases=_floor_cases,
-    observe=call,
     forbidden=(lesson.loss_floor,),
     mistakes=(
         Mistake(
@@ -236,7 +227,6 @@ ZERO_SHOT = Exercise(
     takes="fn(images, captions): (B, E), (prompts, K, E) -> (B, K) cosines with each name's averaged vector",
     right=lambda images, captions: _with_averages(images, _unit(captions)),
     cases=_zero_shot_cases,
-    observe=call,
     forbidden=(lesson.average_prompts,),
     mistakes=(
         Mistake(

@@ -7,15 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
 from vit_tutorial.export import quantise
 
 _PACKAGE = (quantise.quantise, quantise.dequantise, quantise.fake_quantise, quantise.integer_linear)
@@ -106,7 +98,6 @@ QUANTISE_ROWS = Exercise(
     takes="fn(weight, bits): (out, in) -> symmetric codes (out, in) and scales (out, 1)",
     right=_rows(),
     cases=_row_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -171,7 +162,6 @@ WITH_ZERO_POINT = Exercise(
     takes="fn(x, bits): any shape -> codes from 0 of the same shape, the scale, the zero point",
     right=_with_zero(),
     cases=_zero_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -223,7 +213,6 @@ INTEGER_LAYER = Exercise(
     takes="fn(x, s_x, zero, weight, s_w, bias): codes (T, in), (out, in) and scales (T, 1), (out,) -> (T, out)",
     right=_layer,
     cases=_layer_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -297,7 +286,6 @@ PACKED = Exercise(
     takes="fn(codes): (out, n) from -7 to 7, n even -> bytes (out, n / 2), two codes in each",
     right=_pack,
     cases=_pack_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(

@@ -7,15 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    call,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
@@ -125,7 +117,6 @@ ONLINE_SOFTMAX = Exercise(
     takes="fn(scores, values, block): (S,), (S, e) -> after each block: largest (n,), sum (n,), output (n, e)",
     right=_online(),
     cases=_online_cases,
-    observe=call,
     tolerance=1e-4,
     forbidden=_PACKAGE,
     mistakes=(
@@ -181,7 +172,6 @@ BEST_PAIRS = Exercise(
     takes="fn(keys, r): (T, d) -> (r, 2), even and odd token of each pair, the most similar first",
     right=_pairs(),
     cases=_pair_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -243,7 +233,6 @@ MERGE_PAIRS = Exercise(
     takes="fn(z, sizes, pairs): (T, D), (T,), pairs (even, odd) -> tokens (T - r, D), sizes (T - r,)",
     right=_merge,
     cases=_merge_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -285,7 +274,6 @@ PROPORTIONAL_ATTENTION = Exercise(
     takes="fn(q, k, v, sizes): (h, T, d) each, (T,) -> (h, T, d)",
     right=_proportional,
     cases=_proportional_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(
@@ -358,7 +346,6 @@ KEEP_MOST_ATTENDED = Exercise(
     takes="fn(q, k, r): (h, T, d) each -> (T - r,), the places of the tokens that stay, ascending",
     right=_keep(),
     cases=_keep_cases,
-    observe=call,
     forbidden=_PACKAGE,
     mistakes=(
         Mistake(

@@ -13,8 +13,8 @@ needs them, :func:`.convert.prove` finds out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import count
+import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -165,32 +165,30 @@ class Row(NamedTuple):
 
 
 def rows_of(table: Table, state: Mapping[str, Tensor]) -> list[Row]:
-    """The rows whose tensors are all in ``state``, for as many blocks as it has."""
-    in_blocks = {our: their for our, their in table.items() if "{i}" in our}
-    elsewhere = {our: their for our, their in table.items() if "{i}" not in our}
+    """The rows whose tensors are all in ``state``; no tensor, or part of one, belongs to two rows."""
+    rows: dict[str, Row] = {}
     used: set[tuple[str, str]] = set()
-    rows = _fill(elsewhere, 0, state, used)
-    for i in count():
-        of_block = _fill(in_blocks, i, state, used)
-        if not of_block:
-            break
-        rows += of_block
-    return rows
+    for row in _candidates(table, _count_blocks(state)):
+        parts = {(name, row.layout) for name in row.their}
+        if row.our not in rows and used.isdisjoint(parts) and all(name in state for name in row.their):
+            used |= parts
+            rows[row.our] = row
+    return list(rows.values())
 
 
-def _fill(table: Table, i: int, state: Mapping[str, Tensor], used: set[tuple[str, str]]) -> list[Row]:
-    """The rows of block ``i``; a part of their tensors that a row has used is no other row's."""
-    rows = []
+def _count_blocks(state: Mapping[str, Tensor]) -> int:
+    """At least as many as there are: no number in a name is larger."""
+    return 1 + max((int(number) for name in state for number in re.findall(r"\d+", name)), default=0)
+
+
+def _candidates(table: Table, blocks: int) -> Iterator[Row]:
+    """The table's rows for each block and each leaf; alternatives come one after the other."""
     for our, alternatives in table.items():
-        for leaf in ("weight", "bias") if our.endswith("*") else ("",):
-            for template in (alternatives,) if isinstance(alternatives, str) else alternatives:
-                names, layout = _names(template, i, leaf)
-                parts = {(name, layout) for name in names}
-                if used.isdisjoint(parts) and all(name in state for name in names):
-                    used |= parts
-                    rows.append(Row(our.replace("{i}", str(i)).replace("*", leaf), names, layout))
-                    break
-    return rows
+        for template in (alternatives,) if isinstance(alternatives, str) else alternatives:
+            for i in range(blocks) if "{i}" in our else (0,):
+                for leaf in ("weight", "bias") if our.endswith("*") else ("",):
+                    names, layout = _names(template, i, leaf)
+                    yield Row(our.replace("{i}", str(i)).replace("*", leaf), names, layout)
 
 
 def _names(template: str, i: int, leaf: str) -> tuple[list[str], str]:

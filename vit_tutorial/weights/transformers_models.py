@@ -126,26 +126,34 @@ def image_tower(model: nn.Module) -> Any:
 
 def answer(model: Any, tower: Any, images: Tensor) -> Tensor:
     """Its logits, its place in a space of images and texts, or without either what a head would read."""
-    if hasattr(model, "get_image_features"):
-        return model.get_image_features(images, **_other_size(model.get_image_features, tower, images)).pooler_output
+    if hasattr(model, "get_image_features"):  # CLIP or SigLIP with both towers
+        return forward(model.get_image_features, tower, images).pooler_output
     if any(name.endswith(("classifier.weight", "visual_projection.weight")) for name in model.state_dict()):
-        output = model(images, **_other_size(model.forward, tower, images))
+        output = forward(model.forward, tower, images)
         return output.logits if "logits" in output else output.image_embeds
-    output = tower(images, **_other_size(tower.forward, tower, images))
-    tokens = output.last_hidden_state  # (B, T, D)
-    learned = hasattr(getattr(tower, "pooler", None), "dense")  # a layer for a task of its pretraining
-    if getattr(output, "pooler_output", None) is not None and not learned:
-        return output.pooler_output
+    return features(tower, images)
+
+
+def features(tower: Any, images: Tensor) -> Tensor:
+    """What a head would read of a tower that has none: what is pooled, the class tokens, or the mean."""
+    output = forward(tower.forward, tower, images)
+    tokens, pooled = output.last_hidden_state, getattr(output, "pooler_output", None)  # (B, T, D), (B, D)
+    for_pretraining = hasattr(getattr(tower, "pooler", None), "dense")  # a layer for a task of its pretraining
+    if pooled is not None and not for_pretraining:
+        return pooled
     if hasattr(tower.embeddings, "distillation_token"):
         return tokens[:, :2].flatten(1)
-    return tokens[:, 0] if hasattr(tower.embeddings, "cls_token") else tokens.mean(dim=1)
+    if hasattr(tower.embeddings, "cls_token"):
+        return tokens[:, 0]
+    return tokens.mean(dim=1)
 
 
-def _other_size(call: Any, tower: Any, images: Tensor) -> dict[str, bool]:
-    """The switch that some of transformers' models need for images of another size than the config's."""
+def forward(call: Any, tower: Any, images: Tensor) -> Any:
+    """A forward pass, with the switch that some of transformers' models need for another size than the config's."""
     resized = tuple(images.shape[-2:]) != _pair(tower.config.image_size)
-    known = "interpolate_pos_encoding" in inspect.signature(call).parameters
-    return {"interpolate_pos_encoding": True} if resized and known else {}
+    if resized and "interpolate_pos_encoding" in inspect.signature(call).parameters:
+        return call(images, interpolate_pos_encoding=True)
+    return call(images)
 
 
 def processor_of(folder: Path) -> Any:

@@ -71,7 +71,7 @@ class Exercise:
     points: int  # as in the exercise's notebook
     right: Work  # the reference; a work must not call the package's own. For questions the right answers
     cases: Callable[[], list[Case]]  # makes the inputs, new ones at each call
-    observe: Callable[[Work, Case], Observation]  # runs a work on a case: ``call``, ``layer``, ``answers``
+    observe: Callable[[Work, Case], Observation] | None = None  # runs a work on a case; None: ``functions.call``
     takes: str = "fn(): the answers found with a pencil, in a dictionary"  # the signature, for ``help(check_…)``
     mistakes: tuple[Mistake, ...] = ()  # those that the check can name, the likelier one first
     tolerance: float = 1e-5  # the largest difference that counts as equal, relative to the largest number
