@@ -59,10 +59,10 @@ def grade(exercise: Exercise | str, work: Work) -> Grade:
     Raises:
         ValueError: no exercise has that name.
     """
-    found = _find(exercise) if isinstance(exercise, str) else exercise
-    if found is None:
+    declared = _find(exercise) if isinstance(exercise, str) else exercise
+    if declared is None:
         raise ValueError(f"no exercise is called {exercise!r}: see checks.CATALOGUE")
-    return engine.grade(found, work)
+    return engine.grade(declared, work)
 
 
 def progress(lesson: str = "") -> None:

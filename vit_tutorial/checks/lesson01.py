@@ -133,12 +133,12 @@ def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
     sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 4), (3, 2), (6, 6))]
     sizes += [((2, 3), (4, 5), (4, 5)), ((3, 1), 1, (4, 5))]
-    made = []
+    cases = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
         label = f"patches {tuple(patches.shape)}, patch_size={size}, image_size={(H, W)}"
-        made.append(Case(label, (patches, size, (H, W))))
-    return made
+        cases.append(Case(label, (patches, size, (H, W))))
+    return cases
 
 
 def _unpatchify_channels_last(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
@@ -177,7 +177,7 @@ UNPATCHIFY = Exercise(
 
 
 def _embedding_cases() -> list[Case]:
-    made = []
+    cases = []
     sizes: list[tuple[int, int, lesson.Size, lesson.Size, int]]
     sizes = [
         (1, 1, (4, 6), 2, 5),
@@ -190,8 +190,8 @@ def _embedding_cases() -> list[Case]:
         build = (image_size, patch_size, C, dim)
         images = _images(B, C, *lesson.as_pair(image_size, "image_size"))
         label = f"images {tuple(images.shape)}, image_size={image_size}, patch_size={patch_size}, dim={dim}"
-        made.append(Case(label, (images,), build, random_weights(lesson.PatchEmbedding(*build))))
-    return made
+        cases.append(Case(label, (images,), build, random_weights(lesson.PatchEmbedding(*build))))
+    return cases
 
 
 def _linear(cut: Callable[[Tensor, lesson.Size], Tensor]) -> type[nn.Module]:
@@ -266,11 +266,11 @@ def _overlapping_cases() -> list[Case]:
     ]
 
 
-def _places(case: Case, right: Observation, given: Observation) -> str:
+def _places(case: Case, right: Observation, actual: Observation) -> str:
     """How many places a patch has, where there are more patches or fewer."""
     images, P, stride = case.args
     down, across = ((n - P) // stride + 1 for n in images.shape[2:])
-    shape: tuple[int, ...] = tuple(getattr(given.result, "shape", ()))
+    shape: tuple[int, ...] = tuple(getattr(actual.result, "shape", ()))
     if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right.result.shape[::2]):
         return ""
     fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"

@@ -153,12 +153,12 @@ def _new_parameter(work: Work, case: Case, name: str) -> Tensor:
 
 
 def _embeddings_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, C, image_size, patch_size, dim in [(1, 1, (4, 4), 2, 6), (3, 2, (6, 8), 2, 5), (2, 4, (6, 12), (2, 4), 8)]:
         build: tuple[Any, ...] = (image_size, patch_size, C, dim)
         label = f"images {(B, C, *image_size)}, patch_size={patch_size}, dim={dim}"
-        made.append(Case(label, (normal(B, C, *image_size),), build, random_weights(lesson.Embeddings(*build))))
-    return [*made, Case(_NEW, build=((48, 64), 4, 1, 40))]
+        cases.append(Case(label, (normal(B, C, *image_size),), build, random_weights(lesson.Embeddings(*build))))
+    return [*cases, Case(_NEW, build=((48, 64), 4, 1, 40))]
 
 
 def _with(join: Callable[[Tensor, Tensor, Tensor], Tensor]) -> type[nn.Module]:
@@ -241,12 +241,12 @@ def _resize(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> T
 
 
 def _resize_cases() -> list[Case]:
-    made = []
+    cases = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (4, 3), 5), ((3, 3), (5, 5), 4)]
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
-        made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
-    return made
+        cases.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
+    return cases
 
 
 def _resized(rows: Tensor, old: lesson.Grid, new: lesson.Grid, **options: Any) -> Tensor:

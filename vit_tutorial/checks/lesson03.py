@@ -217,12 +217,12 @@ MERGE_HEADS = Exercise(
 
 
 def _layer_cases() -> list[Case]:
-    made = []
+    cases = []
     for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((2, 4, 5), 5)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
-        made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
-    first = made[0]
-    return [*made, Case("the first x, 8 times as large", (8 * first.args[0],), first.build, first.weights)]
+        cases.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
+    first = cases[0]
+    return [*cases, Case("the first x, 8 times as large", (8 * first.args[0],), first.build, first.weights)]
 
 
 def _layer(

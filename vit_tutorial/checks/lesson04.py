@@ -85,9 +85,9 @@ def _tanh_gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-def _multiplied_by(case: Case, right: Observation, given: Observation) -> str:
+def _multiplied_by(case: Case, right: Observation, actual: Observation) -> str:
     """By what a wrong GELU multiplies x, at a few x: there it shows whether Φ is wrong, and on which side."""
-    x, numbers = case.args[0], as_tensor(given.result)
+    x, numbers = case.args[0], as_tensor(actual.result)
     if x.ndim != 1 or numbers is None or numbers.shape != x.shape:
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
@@ -95,8 +95,8 @@ def _multiplied_by(case: Case, right: Observation, given: Observation) -> str:
     yours, expected = (", ".join(f"{z:.3g}" for z in some) for some in factors)
     if yours == expected:
         return ""
-    said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 your z / x is {yours}; it should be {expected}"
-    return f"{said} (with {case.label})."
+    sentence = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 your z / x is {yours}; it should be {expected}"
+    return f"{sentence} (with {case.label})."
 
 
 _FAST_FORM = Mistake(
@@ -173,14 +173,14 @@ _READABLE = {
 
 
 def _mlp_cases() -> list[Case]:
-    made = []
+    cases = []
     sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
     sizes = [((1, 4, 6), 8, (0.0,)), ((6,), 9, ()), ((2, 4, 3, 5), 7, ())]  # without dropout, its default is 0
     for shape, M, rate in sizes:
         label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if rate else ''}"
-        made.append(Case(label, (normal(*shape),), (shape[-1], M, *rate), random_weights(MLP(shape[-1], M))))
+        cases.append(Case(label, (normal(*shape),), (shape[-1], M, *rate), random_weights(MLP(shape[-1], M))))
     tokens = torch.tensor([0.8, -0.6]).expand(400, 2)
-    return [*made, Case("400 equal tokens, dropout=0.25", (tokens,), (2, 3, 0.25), _READABLE)]
+    return [*cases, Case("400 equal tokens, dropout=0.25", (tokens,), (2, 3, 0.25), _READABLE)]
 
 
 def _observe_mlp(work: Work, case: Case) -> Observation:
@@ -289,14 +289,14 @@ _MANY = (96, 2), 512, 16
 
 
 def _pieces_cases() -> list[Case]:
-    made = []
+    cases = []
     sizes: list[tuple[tuple[int, ...], int, int]]
     sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((5,), 7, 3), _MANY]
     for shape, M, pieces in sizes:
         D = shape[-1]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate([shape, (M, D), (M,), (D, M), (D,)])]
-        made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
-    return made
+        cases.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
+    return cases
 
 
 def _observe_pieces(work: Work, case: Case) -> Observation:
@@ -316,10 +316,10 @@ def _pieces(
     """The MLP in pieces, with one thing or another changed."""
 
     def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-        found = []
+        parts = []
         for a, b, c in zip(cut(w1, pieces, 0), cut(b1, pieces, 0), cut(w2, pieces, 1), strict=True):
-            found.append(F.linear(between(F.linear(x, a, b)), c))
-        return join(torch.stack(found)) + b2
+            parts.append(F.linear(between(F.linear(x, a, b)), c))
+        return join(torch.stack(parts)) + b2
 
     return mlp
 

@@ -351,15 +351,15 @@ class _Copies(_Encoder):
 
 
 def _encoder_cases() -> list[Case]:
-    made = []
+    cases = []
     for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 4, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((3, 2, 4), 1, 8, 1, 0.0)]:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
-        made.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
+        cases.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
     # Without what the blocks add, the last norm reads nearly constant tokens: there its eps shows.
     label = "as the first, nearly constant, silent blocks, no drop_path given"
-    silent = _silenced(made[0].weights, "blocks")
-    return [*made, Case(label, (normal(2, 3, 4) / 1000,), made[0].build[:4], silent)]
+    silent = _silenced(cases[0].weights, "blocks")
+    return [*cases, Case(label, (normal(2, 3, 4) / 1000,), cases[0].build[:4], silent)]
 
 
 def _observe_encoder(work: Work, case: Case) -> Observation:

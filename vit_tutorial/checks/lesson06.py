@@ -131,11 +131,11 @@ def _observe_model(work: Any, case: Case) -> Observation:
 
 def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
     """What a student's own parts from lessons 01 to 05 may call their parameters: as {theirs: agreed}."""
-    found = {"embed.proj.weight": "embed.patches.proj.weight", "embed.proj.bias": "embed.patches.proj.bias"}
+    aliases = {"embed.proj.weight": "embed.patches.proj.weight", "embed.proj.bias": "embed.patches.proj.bias"}
     for name in weights:
-        found[name.replace("attention.qkv.", "attention.in_proj_")] = name
-        found[name.replace("attention.proj.", "attention.out_proj.")] = name
-    return found
+        aliases[name.replace("attention.qkv.", "attention.in_proj_")] = name
+        aliases[name.replace("attention.proj.", "attention.out_proj.")] = name
+    return aliases
 
 
 @functools.cache
@@ -345,13 +345,13 @@ def _maps(
 
 
 def _map_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, size, D, L, h, mode in [(3, (4, 6), 8, 3, 2, "evaluation"), (1, (6, 4), 6, 4, 3, "training")]:
         model = _Model(size, 2, 1, 3, D, L, h, 2 * D, "cls").train(mode == "training")
         model.load_state_dict(random_weights(model))
         label = f"images {(B, 1, *size)}, {L} layers, {h} heads, a model in {mode} mode"
-        made.append(Case(label, (model, normal(B, 1, *size))))
-    return made
+        cases.append(Case(label, (model, normal(B, 1, *size))))
+    return cases
 
 
 def _observe_maps(work: Any, case: Case) -> Observation:

@@ -322,15 +322,15 @@ def _fit(
 
 
 def _fit_cases() -> list[Case]:
-    made = []
+    cases = []
     # In the last one no gradient is so long that it is clipped, there is no warm-up, and one batch holds all.
     sizes = [(10, 4, 3, 4, 0.05, 0.3), (7, 3, 2, 3, 0.03, 0.1), (5, 8, 10, 0, 0.05, 50.0)]
     for count, batch, epochs, warmup, rate, clip in sizes:
         generator = torch.Generator().manual_seed(count)
         orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
         label = f"{count} images, {epochs} epochs in batches of {batch}, warmup={warmup}, clip={clip}"
-        made.append(Case(label, (_Classifier(3).eval(), *_task(count, 3), orders, batch, rate, warmup, clip)))
-    return made
+        cases.append(Case(label, (_Classifier(3).eval(), *_task(count, 3), orders, batch, rate, warmup, clip)))
+    return cases
 
 
 def _trained(work: Any, case: Case) -> Observation:

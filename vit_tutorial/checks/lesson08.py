@@ -185,12 +185,12 @@ def _relevance(
 
 
 def _relevance_cases() -> list[Case]:
-    made = []
+    cases = []
     for L, B, h, T in [(4, 2, 3, 5), (3, 3, 4, 6), (2, 1, 1, 3), (1, 2, 3, 4)]:
         weights = [_weights(B, h, T, T, seed=i) for i in range(L)]
         gradients = [2 * normal(B, h, T, T, seed=10 + i) for i in range(L)]
-        made.append(Case(f"{L} layer{'s' * (L > 1)} of weights and gradients {(B, h, T, T)}", (weights, gradients)))
-    return made
+        cases.append(Case(f"{L} layer{'s' * (L > 1)} of weights and gradients {(B, h, T, T)}", (weights, gradients)))
+    return cases
 
 
 RELEVANCE_MATRIX = Exercise(

@@ -85,12 +85,12 @@ CHECKPOINT_NUMBERS = pencil(
 
 
 def _raw_cases() -> list[Case]:
-    made = []
+    cases = []
     colours = [(*IMAGENET, 6, 2), ((0.0, 0.2, 0.9), (2.0, 0.5, 3.0), 3, 4), ((0.45,), (0.22,), 7, 5)]
     for mean, std, D, P in colours:
         weight = normal(D, len(mean), P, P)
-        made.append(Case(f"weight {tuple(weight.shape)}, mean={mean}", (weight, normal(D, seed=1), mean, std)))
-    return made
+        cases.append(Case(f"weight {tuple(weight.shape)}, mean={mean}", (weight, normal(D, seed=1), mean, std)))
+    return cases
 
 
 def _raw(
@@ -125,12 +125,12 @@ Weights = tuple[Tensor, Tensor, Tensor]  # of qkv, (3D, D); its bias, (3D,); of 
 
 
 def _flax_cases() -> list[Case]:
-    made = []
+    cases = []
     for D, h in [(6, 2), (10, 5), (12, 3)]:
         d = D // h
         shapes = [(D, h, d)] * 3 + [(h, d)] * 3 + [(h, d, D)]
-        made.append(Case(f"D={D}, h={h}, d={d}", tuple(normal(*s, seed=seed) for seed, s in enumerate(shapes))))
-    return made
+        cases.append(Case(f"D={D}, h={h}, d={d}", tuple(normal(*s, seed=seed) for seed, s in enumerate(shapes))))
+    return cases
 
 
 def _flax(
@@ -218,19 +218,19 @@ def _dino(prefix: str, student: str, seed: int) -> dict[str, Any]:
 
 def _contents(work: Any, case: Case) -> Observation:
     checkpoint = copy_arguments(case.args)[0]
-    found = work(checkpoint)
-    if not isinstance(found, Mapping):
-        raise Fault(f"returned {describe(found)}, expected a dictionary of names and tensors")
-    names = sorted(map(str, found))
-    observed = {"names": names, "tensors": [found[name] for name in names]}
+    contents = work(checkpoint)
+    if not isinstance(contents, Mapping):
+        raise Fault(f"returned {describe(contents)}, expected a dictionary of names and tensors")
+    names = sorted(map(str, contents))
+    observed = {"names": names, "tensors": [contents[name] for name in names]}
     return Observation(observed, changed_argument=changed_argument(case.args, [checkpoint]))
 
 
 def _extract(who: str = "teacher") -> Callable[[Mapping[str, Any]], State]:
     def extract(checkpoint: Mapping[str, Any]) -> State:
         names = {name: name.removeprefix("module.") for name in checkpoint[who]}
-        kept = {name: bare for name, bare in names.items() if bare.startswith("backbone.")}
-        return {bare.removeprefix("backbone."): checkpoint[who][name] for name, bare in kept.items()}
+        backbone = {name: bare for name, bare in names.items() if bare.startswith("backbone.")}
+        return {bare.removeprefix("backbone."): checkpoint[who][name] for name, bare in backbone.items()}
 
     return extract
 

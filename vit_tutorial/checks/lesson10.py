@@ -155,14 +155,14 @@ def _vote(a: Tensor, near: Tensor) -> Tensor:
 
 
 def _knn_cases() -> list[Case]:
-    made = []
+    cases = []
     for n, m, D, k in [(9, 20, 3, 1), (10, 30, 6, 5), (25, 50, 5, 7)]:
         A, B = normal(n, 1, seed=k).exp() * normal(n, D, seed=n), normal(m, 1).exp() * normal(m, D, seed=D)
         labels = torch.randint(3, (n,), generator=torch.Generator().manual_seed(n))
         votes = F.one_hot(labels[_cosines(A, B).topk(k, dim=1).indices], 3).sum(dim=1).topk(2, dim=1).values
         B = B[votes[:, 0] > votes[:, 1]]  # of two labels that are tied either is right
-        made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}", (A, 4 * labels, B, k)))
-    return made
+        cases.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}", (A, 4 * labels, B, k)))
+    return cases
 
 
 KNN = Exercise(
@@ -210,11 +210,13 @@ def _state(grid: Grid, D: int, classes: int) -> State:
 
 
 def _adapted(work: Any, case: Case) -> Observation:
-    given, state = copy_arguments(case.args), case.args[0]
-    found = entries(work(*given), state)
+    arguments, state = copy_arguments(case.args), case.args[0]
+    result = entries(work(*arguments), state)
     others = [name for name in state if not name.startswith(("head.", "embed.position"))]
-    kept = ", ".join(name for name in others if found[name].dtype == state[name].dtype)
-    return Observation(found | {"what keeps its dtype": kept}, changed_argument=changed_argument(case.args, given))
+    same_dtype = ", ".join(name for name in others if result[name].dtype == state[name].dtype)
+    return Observation(
+        result | {"what keeps its dtype": same_dtype}, changed_argument=changed_argument(case.args, arguments)
+    )
 
 
 def _task(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
@@ -297,25 +299,25 @@ LAYER_RATES = Exercise(
 
 
 def _tune_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, K, rate, decay, steps in [(4, 3, 0.1, 0.0, 1), (6, 4, 0.05, 0.5, 5), (5, 3, 0.1, 0.1, 4)]:
         arguments = (_model(1, 6, K), normal(B, 1, 4, 6), torch.arange(B) % K, rate, decay, steps)
-        made.append(Case(f"{B} images, {K} classes, {steps} steps", arguments))
+        cases.append(Case(f"{B} images, {K} classes, {steps} steps", arguments))
     # Adam divides by the gradient's size, which hides a sum for a mean, until gradients are as small as its eps.
-    faint = made[-1].args[0].norm
+    faint = cases[-1].args[0].norm
     faint.get_parameter("weight").data.mul_(3e-8)
     faint.get_parameter("bias").data.zero_()
-    return made
+    return cases
 
 
 def _tuned(work: Any, case: Case) -> Observation:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     observed = call_with_model(work, case, trained=True)
-    moved = [name for name, p in model.named_parameters() if not torch.equal(before[name], p)]
+    changed = [name for name, p in model.named_parameters() if not torch.equal(before[name], p)]
     del observed.values["result"]  # it trains in place
     trainable = all(p.requires_grad for p in model.head.parameters())
-    observed.values["what has changed"] = ", ".join(moved[:4])
+    observed.values["what has changed"] = ", ".join(changed[:4])
     observed.values["the head afterwards"] = "trainable" if trainable else "frozen"
     observed.values |= {f"head.{name}": p.detach() for name, p in model.head.named_parameters()}
     return observed

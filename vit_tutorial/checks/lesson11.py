@@ -158,13 +158,13 @@ def _added_after(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor,
 
 
 def _attention_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, h, T, d in [(2, 3, 5, 2), (1, 2, 3, 4), (3, 3, 3, 3)]:
         q, k, v = (normal(B, h, T, d, seed=seed) for seed in (1, 2, 3))
-        made.append(Case(f"q, k, v {(B, h, T, d)}, bias {(h, T, T)}", (q, k, v, normal(h, T, T, seed=4))))
+        cases.append(Case(f"q, k, v {(B, h, T, d)}, bias {(h, T, T)}", (q, k, v, normal(h, T, T, seed=4))))
     hidden = normal(3, 3, 3, seed=8)
     hidden[:, :, 1] = -1e4  # nobody may look at token 1
-    return [*made, Case("a bias of -10,000 on token 1", (*made[-1].args[:3], hidden))]
+    return [*cases, Case("a bias of -10,000 on token 1", (*cases[-1].args[:3], hidden))]
 
 
 BIASED_ATTENTION = Exercise(

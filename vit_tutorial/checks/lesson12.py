@@ -143,13 +143,13 @@ def _receptive_field(layers: Sequence[Layer]) -> int:
 
 
 def _field_cases() -> list[Case]:
-    asked: list[list[Layer]] = [
+    stacks: list[list[Layer]] = [
         [(3, 1), (3, 2), (3, 2)],
         [(3, 2), (5, 1), (3, 3), (2, 2), (3, 1)],
         [(7, 2), (3, 2), (1, 1), (3, 1)],
         [],
     ]
-    return [Case(f"layers (kernel, stride): {layers}", (layers,)) for layers in asked]
+    return [Case(f"layers (kernel, stride): {layers}", (layers,)) for layers in stacks]
 
 
 RECEPTIVE_FIELD = Exercise(
@@ -185,15 +185,15 @@ def _mean(runs: Iterable[Run], key: str) -> float:
 
 
 def _fair(runs: list[Run], chosen_by: str = "held_out") -> dict[str, tuple[float, float]]:
-    found = {}
+    choices = {}
     for name in sorted({run["model"] for run in runs}):
         by_rate: dict[float, list[Run]] = {}
         for run in runs:
             if run["model"] == name:
                 by_rate.setdefault(run["rate"], []).append(run)
         rate = max(by_rate, key=lambda rate: _mean(by_rate[rate], chosen_by))
-        found[name] = (rate, _mean(by_rate[rate], "test"))
-    return found
+        choices[name] = (rate, _mean(by_rate[rate], "test"))
+    return choices
 
 
 def _of_each_model(work: Any, case: Case) -> Observation:

@@ -77,17 +77,17 @@ def _colour_classes(images: Tensor, patch_size: int, places: tuple[int, int, int
 
 
 def _colour_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, H, W, P in [(2, 8, 12, 4), (3, 6, 4, 2)]:
         generator = torch.Generator().manual_seed(B)
         colours = torch.rand(B, 3, H // P, W // P, generator=generator).repeat_interleave(P, 2).repeat_interleave(P, 3)
         images = (colours + 0.2 * torch.rand(B, 3, H, W, generator=generator) - 0.1).clamp(0, 1)
-        made.append(Case(f"images ({B}, 3, {H}, {W}), P = {P}", (images, P)))
+        cases.append(Case(f"images ({B}, 3, {H}, {W}), P = {P}", (images, P)))
     extremes = torch.ones(1, 3, 2, 4)
     extremes[:, :2, :, :2] = 0  # blue, then white
     begun = (torch.arange(24).view(1, 3, 2, 4) * 5 % 9 / 8).repeat_interleave(2, 2).repeat_interleave(2, 3)
     return [
-        *made,
+        *cases,
         Case("a blue patch and a white one, P = 2", (extremes, 2)),
         Case("means where a level begins: 0, 1/8, …, 1, P = 2", (begun, 2)),
     ]
@@ -137,15 +137,15 @@ def _spoil(tokens: Tensor, chosen: Tensor, fate: Tensor, other: Tensor, mask_tok
 
 
 def _spoil_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, N, D in [(2, 20, 4), (3, 15, 1), (1, 48, 2)]:
         generator = torch.Generator().manual_seed(N)
         chosen = torch.rand(B, N, generator=generator) < 0.6
         fate = torch.rand(B, N, generator=generator)
         other = torch.stack([torch.randperm(N, generator=generator) for _ in range(B)])  # (B, N)
         label = f"tokens ({B}, {N}, {D}), chosen, fate and other ({B}, {N})"
-        made.append(Case(label, (normal(B, N, D), chosen, fate, other, normal(D, seed=1))))
-    return [*made, _at_the_bounds()]
+        cases.append(Case(label, (normal(B, N, D), chosen, fate, other, normal(D, seed=1))))
+    return [*cases, _at_the_bounds()]
 
 
 def _at_the_bounds() -> Case:
@@ -173,13 +173,13 @@ SPOIL = Exercise(
 
 
 def _back_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, N, D, n in [(2, 9, 4, 3), (3, 8, 2, 4), (1, 6, 3, 3)]:
         order = torch.rand(B, N, generator=torch.Generator().manual_seed(N)).argsort(dim=1)
-        made.append(
+        cases.append(
             Case(f"visible ({B}, {n}, {D}), hidden ({B}, {N})", (normal(B, n, D), order >= n, normal(D, seed=1)))
         )
-    return made
+    return cases
 
 
 def _masks(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
@@ -243,12 +243,12 @@ def _mean_of_means(errors: Tensor, hidden: Tensor) -> Tensor:
 
 
 def _loss_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, C, H, W, P, n in [(2, 3, 8, 12, 4, 4), (1, 2, 6, 4, 2, 4)]:
         N, L = H * W // P**2, C * P * P
         hidden = torch.rand(B, N, generator=torch.Generator().manual_seed(B)).argsort(dim=1) < n
-        made.append(Case(f"said ({B}, {N}, {L}), P = {P}", (normal(B, N, L), normal(B, C, H, W, seed=1), hidden, P)))
-    return [*made, _nearly_even_patches()]
+        cases.append(Case(f"said ({B}, {N}, {L}), P = {P}", (normal(B, N, L), normal(B, C, H, W, seed=1), hidden, P)))
+    return [*cases, _nearly_even_patches()]
 
 
 def _nearly_even_patches() -> Case:

@@ -196,12 +196,12 @@ def _grow_cases() -> list[Case]:
 
 def _sizes(work: Any, case: Case) -> Observation:
     """The sizes of the dictionary that the work returns, which must be whole numbers."""
-    given = copy_arguments(case.args)
-    sizes = entries(work(*given), case.args[0])
+    arguments = copy_arguments(case.args)
+    sizes = entries(work(*arguments), case.args[0])
     for name, size in sizes.items():
         if isinstance(size, float):
             raise Fault(f"{name} is {size!r}, a float, and should be a whole number, as it was: round it")
-    return Observation(sizes, changed_argument=changed_argument(case.args, given))
+    return Observation(sizes, changed_argument=changed_argument(case.args, arguments))
 
 
 GROWN_SIZES = Exercise(
@@ -224,13 +224,13 @@ def _widened(residuals: Tensor) -> Tensor:
 
 
 def _draw_cases() -> list[Case]:
-    made = []
+    cases = []
     for n, R in [(5, 4), (10, 3), (6, 6)]:
         generator = torch.Generator().manual_seed(n)
         fitted = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
         loss = fitted * (0.2 * torch.randn(n, generator=generator, dtype=torch.float64)).exp()
-        made.append(Case(f"{n} runs, drawn {R} times", (fitted, loss, torch.randint(n, (R, n), generator=generator))))
-    return made
+        cases.append(Case(f"{n} runs, drawn {R} times", (fitted, loss, torch.randint(n, (R, n), generator=generator))))
+    return cases
 
 
 REDRAWN_RUNS = Exercise(

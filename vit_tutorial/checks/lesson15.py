@@ -60,7 +60,7 @@ MODERN_NUMBERS = pencil(
 
 
 def _rms_cases() -> list[Case]:
-    asked: list[tuple[tuple[int, ...], float, float, float]] = [
+    sizes: list[tuple[tuple[int, ...], float, float, float]] = [
         ((4, 6), 1.0, 0.0, 1e-6), ((2, 3, 8), 1.0, 2.0, 0.1), ((2, 4, 3, 4), 0.001, 0.0, 1e-6), ((7,), 1.0, 0.0, 1e-6)
     ]  # fmt: skip
     return [
@@ -68,7 +68,7 @@ def _rms_cases() -> list[Case]:
             f"x {shape}, std {std:g}, mean {mean:g}, eps {eps:g}",
             (mean + std * normal(*shape), normal(shape[-1], seed=1), eps),
         )
-        for shape, std, mean, eps in asked
+        for shape, std, mean, eps in sizes
     ]
 
 
@@ -117,13 +117,13 @@ RMS_NORM = Exercise(
 
 
 def _gated_cases() -> list[Case]:
-    made = []
+    cases = []
     sizes: list[tuple[tuple[int, ...], int]] = [((3, 5), 4), ((2, 3, 4), 6), ((5,), 3), ((2, 1, 3), 1)]
     for shape, M in sizes:
         D = shape[-1]
         weights = [normal(*size, seed=i + 1) for i, size in enumerate([(2 * M, D), (2 * M,), (D, M), (D,)])]
-        made.append(Case(f"x {shape}, M={M}", (2 * normal(*shape), *weights)))
-    return made
+        cases.append(Case(f"x {shape}, M={M}", (2 * normal(*shape), *weights)))
+    return cases
 
 
 def _halves(hidden: Tensor) -> tuple[Tensor, ...]:
@@ -201,13 +201,13 @@ ROTARY_ANGLES = Exercise(
 
 def _rotate_cases() -> list[Case]:
     # The shape of x, and how many tokens come before the patches.
-    asked = [((1, 2, 6, 4), 0), ((2, 3, 7, 8), 1), ((2, 2, 9, 12), 5), ((1, 4, 5, 2), 1)]
-    made = []
-    for (B, h, T, d), before in asked:
+    sizes = [((1, 2, 6, 4), 0), ((2, 3, 7, 8), 1), ((2, 2, 9, 12), 5), ((1, 4, 5, 2), 1)]
+    cases = []
+    for (B, h, T, d), before in sizes:
         angles = 2 * normal(T - before, d // 2, seed=1)
         label = f"x {(B, h, T, d)}, angles {(T - before, d // 2)}"
-        made.append(Case(label, (normal(B, h, T, d), angles)))
-    return made
+        cases.append(Case(label, (normal(B, h, T, d), angles)))
+    return cases
 
 
 def _rotate(x: Tensor, angles: Tensor) -> Tensor:
@@ -292,17 +292,17 @@ ROTATE = Exercise(
 
 
 def _pool_cases() -> list[Case]:
-    made = []
+    cases = []
     for (B, S, D), heads in [((2, 5, 6), 1), ((3, 4, 8), 2), ((1, 7, 12), 3)]:
-        given = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
-        given[1] = given[1] / math.sqrt(D)  # soft weights, so that each token counts in each image
-        made.append(Case(f"z {(B, S, D)}, num_heads={heads}", (normal(B, S, D), *given, heads)))
-    return made
+        vectors = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
+        vectors[1] = vectors[1] / math.sqrt(D)  # soft weights, so that each token counts in each image
+        cases.append(Case(f"z {(B, S, D)}, num_heads={heads}", (normal(B, S, D), *vectors, heads)))
+    return cases
 
 
 def _pooled(z: Tensor, probe: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, num_heads: int) -> Tensor:
-    made = probe[None] @ wq.T, z @ wk.T, z @ wv.T
-    q, k, v = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in made)  # (h, 1, d), (B, h, S, d) twice
+    projected = probe[None] @ wq.T, z @ wk.T, z @ wv.T
+    q, k, v = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in projected)  # (h, 1, d), (B, h, S, d) twice
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)  # (B, h, 1, S)
     return (weights @ v).transpose(-2, -3).flatten(2)[:, 0]  # (B, D)
 

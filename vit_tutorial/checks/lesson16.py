@@ -76,11 +76,11 @@ def _grid(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
 
 
 def _grid_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, rows, columns, D, prefix in [(2, 3, 4, 5, 1), (1, 2, 5, 7, 5), (3, 4, 3, 6, 0)]:
         label = f"tokens ({B}, {prefix + rows * columns}, {D}), grid ({rows}, {columns}), {prefix} before the patches"
-        made.append(Case(label, (normal(B, prefix + rows * columns, D), (rows, columns), prefix)))
-    return made
+        cases.append(Case(label, (normal(B, prefix + rows * columns, D), (rows, columns), prefix)))
+    return cases
 
 
 TOKEN_GRID = Exercise(
@@ -124,13 +124,13 @@ def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> 
 
 
 def _share_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, H, W, K, rows, columns in [(2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (1, 4, 6, 5, 2, 3)]:
         targets = torch.randint(0, K, (B, H, W), generator=torch.Generator().manual_seed(B))
-        made.append(Case(f"targets ({B}, {H}, {W}), K = {K}, grid ({rows}, {columns})", (targets, K, (rows, columns))))
+        cases.append(Case(f"targets ({B}, {H}, {W}), K = {K}, grid ({rows}, {columns})", (targets, K, (rows, columns))))
     missing = torch.zeros(2, 4, 6, dtype=torch.long)
     missing[1, 1:3, 2:5] = 3  # classes 1, 2 and 4 are nowhere
-    return [*made, Case("some classes in no picture", (missing, 5, (2, 3)))]
+    return [*cases, Case("some classes in no picture", (missing, 5, (2, 3)))]
 
 
 CLASS_SHARES = Exercise(
@@ -159,7 +159,7 @@ def _iou(
     predicted: Tensor,
     targets: Tensor,
     num_classes: int,
-    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda both, said, true: both / (said + true - both),
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda both, guess, true: both / (guess + true - both),
     mean: Callable[[Tensor], Tensor] = torch.nanmean,
 ) -> Tensor:
     """The score, or one with another measure of a class or another mean."""
@@ -169,20 +169,20 @@ def _iou(
 
 def _of_each_picture(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     pairs = zip(predicted.split(1), targets.split(1), strict=True)
-    return torch.stack([_iou(said, true, num_classes) for said, true in pairs]).mean()
+    return torch.stack([_iou(guess, true, num_classes) for guess, true in pairs]).mean()
 
 
 def _iou_cases() -> list[Case]:
-    made = []
+    cases = []
     for B, H, W, K in [(2, 4, 6, 3), (3, 5, 4, 4)]:
         generator = torch.Generator().manual_seed(B)
         targets, others = torch.randint(0, K, (2, B, H, W), generator=generator)
         changed = torch.rand(B, H, W, generator=generator) < 0.1 + 0.2 * torch.arange(B)[:, None, None]
-        made.append(Case(f"two masks ({B}, {H}, {W}), K = {K}", (torch.where(changed, others, targets), targets, K)))
+        cases.append(Case(f"two masks ({B}, {H}, {W}), K = {K}", (torch.where(changed, others, targets), targets, K)))
     targets = torch.tensor([[[0, 0, 0, 2, 2, 2]], [[0, 0, 4, 4, 0, 0]]])
     predicted = torch.tensor([[[0, 0, 2, 2, 2, 4]], [[0, 1, 1, 4, 0, 0]]])
     return [
-        *made,
+        *cases,
         Case("class 3 in neither mask, class 1 in the predicted one alone", (predicted, targets, 5)),
         Case("all ground", (torch.zeros_like(targets), targets, 5)),
     ]
@@ -219,13 +219,13 @@ MEAN_IOU = Exercise(
             name="the mean of the recalls",
             says="You divide by the true mask alone. Divide by the pixels that are in at least one of both masks.",
             reread=_SCORE,
-            wrong=functools.partial(_iou, measure=lambda both, said, true: both / true),
+            wrong=functools.partial(_iou, measure=lambda both, guess, true: both / true),
         ),
         Mistake(
             name="the Dice score",
             says="Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
             reread=_SCORE,
-            wrong=functools.partial(_iou, measure=lambda both, said, true: 2 * both / (said + true)),
+            wrong=functools.partial(_iou, measure=lambda both, guess, true: 2 * both / (guess + true)),
         ),
     ),
 )

@@ -167,11 +167,11 @@ def _floor(meanings: Tensor, of: Callable[[Tensor], Tensor] = lambda counts: cou
 
 
 def _floor_cases() -> list[Case]:
-    made = [Case("meanings 3, 1, 3, 3, 1, 2", (torch.tensor([3, 1, 3, 3, 1, 2]),))]
+    cases = [Case("meanings 3, 1, 3, 3, 1, 2", (torch.tensor([3, 1, 3, 3, 1, 2]),))]
     for B, K in [(8, 3), (12, 30), (5, 1)]:
-        drawn = torch.randint(-K, K, (B,), generator=torch.Generator().manual_seed(B))
-        made.append(Case(f"{B} captions, up to {2 * K} meanings", (drawn,)))
-    return made
+        meanings = torch.randint(-K, K, (B,), generator=torch.Generator().manual_seed(B))
+        cases.append(Case(f"{B} captions, up to {2 * K} meanings", (meanings,)))
+    return cases
 
 
 FLOOR_OF = Exercise(

@@ -82,13 +82,13 @@ def _rows(
 
 
 def _row_cases() -> list[Case]:
-    made = []
+    cases = []
     for out, n, bits in [(3, 5, 8), (5, 3, 4), (6, 4, 2)]:
         sizes = torch.tensor([3.0, 0.02, 0.7, 40.0, 1.3, 0.2])[:out, None]  # rows of different sizes
-        made.append(Case(f"weight ({out}, {n}), {bits} bits", (sizes * normal(out, n, seed=n), bits)))
+        cases.append(Case(f"weight ({out}, {n}), {bits} bits", (sizes * normal(out, n, seed=n), bits)))
     with_zeros = normal(4, 6, seed=9)
     with_zeros[2] = 0
-    return [*made, Case("weight (4, 6), 4 bits, a row of zeros", (with_zeros, 4))]
+    return [*cases, Case("weight (4, 6), 4 bits, a row of zeros", (with_zeros, 4))]
 
 
 QUANTISE_ROWS = Exercise(
@@ -142,12 +142,12 @@ def _with_zero(
 
 
 def _zero_cases() -> list[Case]:
-    made = []
+    cases = []
     for seed, (shape, bits) in enumerate([((2, 5), 8), ((3, 2, 4), 3), ((30,), 6)]):
         x = torch.nn.functional.gelu(2 * normal(*shape, seed=seed)) - 0.3 * seed
-        made.append(Case(f"x {shape}, {bits} bits", (x, bits)))
+        cases.append(Case(f"x {shape}, {bits} bits", (x, bits)))
     return [
-        *made,
+        *cases,
         Case("x (6,), 5 bits, all above 0", (normal(6).abs() + 1, 5)),
         Case("x (6,), 5 bits, all below 0", (-normal(6).abs() - 1, 5)),
         # A zero point of 7.5 is rounded up, and so is the largest value's code: without a clamp it is 16.
@@ -196,14 +196,14 @@ def _layer(x: Tensor, s_x: Tensor, zero: int, weight: Tensor, s_w: Tensor, bias:
 
 
 def _layer_cases() -> list[Case]:
-    made = []
+    cases = []
     for T, n, out, zero in [(2, 4, 3, 7), (5, 3, 4, 200), (4, 50, 6, 31)]:
         generator = torch.Generator().manual_seed(n)
         x = torch.randint(0, 256, (T, n), generator=generator).to(torch.uint8)
         weight = torch.randint(-127, 128, (out, n), generator=generator).to(torch.int8)
         s_x, s_w = 0.01 + normal(T, 1).abs() / 50, 0.01 + normal(out).abs() / 50
-        made.append(Case(f"T={T}, in={n}, out={out}, zero={zero}", (x, s_x, zero, weight, s_w, normal(out, seed=1))))
-    return made
+        cases.append(Case(f"T={T}, in={n}, out={out}, zero={zero}", (x, s_x, zero, weight, s_w, normal(out, seed=1))))
+    return cases
 
 
 INTEGER_LAYER = Exercise(
@@ -271,12 +271,12 @@ def _pack(codes: Tensor) -> Tensor:
 
 
 def _pack_cases() -> list[Case]:
-    made = []
+    cases = []
     for out, n in [(3, 4), (1, 10)]:
         codes = torch.randint(-7, 8, (out, n), generator=torch.Generator().manual_seed(n)).to(torch.int8)
-        made.append(Case(f"codes ({out}, {n})", (codes,)))
+        cases.append(Case(f"codes ({out}, {n})", (codes,)))
     every = torch.cartesian_prod(torch.arange(-7, 8), torch.arange(-7, 8)).view(15, 30)
-    return [*made, Case("codes (15, 30), every pair", (every.to(torch.int8),))]
+    return [*cases, Case("codes (15, 30), every pair", (every.to(torch.int8),))]
 
 
 PACKED = Exercise(

@@ -82,16 +82,16 @@ def _online(
     """Running softmax, with sums that are kept in another way."""
 
     def online_softmax(scores: Tensor, values: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
-        largest, seen, sums = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
+        largest, powers, sums = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
         rows = []
         for some, belonging in zip(scores.split(block), values.split(block), strict=True):
             now = torch.maximum(largest, some.max())
             weights = (some - now).exp()
             factor = (largest - now).exp()
-            seen = total(seen, factor) + weights.sum()
+            powers = total(powers, factor) + weights.sum()
             sums = output(sums, factor) + weights @ belonging
             largest = now
-            rows.append((largest, seen, sums / seen))
+            rows.append((largest, powers, sums / powers))
         first, second, third = zip(*rows, strict=True)
         return torch.stack(first), torch.stack(second), torch.stack(third)
 
@@ -99,12 +99,12 @@ def _online(
 
 
 def _online_cases() -> list[Case]:
-    made = []
+    cases = []
     for S, e, block in [(6, 2, 2), (7, 3, 3), (4, 2, 5)]:
-        made.append(Case(f"S={S}, e={e}, block={block}", (2 * normal(S), normal(S, e, seed=1), block)))
+        cases.append(Case(f"S={S}, e={e}, block={block}", (2 * normal(S), normal(S, e, seed=1), block)))
     far = normal(6) + torch.tensor([100.0, 0, 200, 150, 300, 250])
     return [
-        *made,
+        *cases,
         Case("S=6, e=3, block=2, scores up to 300", (far, normal(6, 3), 2)),
         Case("S=5, e=2, block=2, all scores below 0", (-1 - normal(5).abs(), normal(5, 2), 2)),
     ]
@@ -156,13 +156,13 @@ def _pairs(
 
 
 def _pair_cases() -> list[Case]:
-    made = []
+    cases = []
     for T, d, r in [(7, 3, 2), (12, 5, 4), (17, 6, 8)]:
         sizes = 0.2 + 3 * normal(T, 1, seed=T).abs()
-        made.append(Case(f"T={T}, d={d}, r={r}", (sizes * normal(T, d), r)))
+        cases.append(Case(f"T={T}, d={d}, r={r}", (sizes * normal(T, d), r)))
     alike = normal(8, 3, seed=80)
     alike[1] = 2 * alike[0]  # the class token's key has a twin
-    return [*made, Case("T=8, d=3, r=2, the class token has a twin", (alike, 2))]
+    return [*cases, Case("T=8, d=3, r=2, the class token has a twin", (alike, 2))]
 
 
 BEST_PAIRS = Exercise(
@@ -205,8 +205,8 @@ def _merge(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
         sums[odd] += sums[even]
         total[odd] += total[even]
     gone = {even for even, _ in pairs}
-    left = [t for t in range(len(z)) if t not in gone]
-    return (sums / total[:, None])[left], total[left]
+    rest = [t for t in range(len(z)) if t not in gone]
+    return (sums / total[:, None])[rest], total[rest]
 
 
 def _merge_equals(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -214,7 +214,7 @@ def _merge_equals(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tenso
 
 
 def _merge_cases() -> list[Case]:
-    made = []
+    cases = []
     kinds: list[tuple[int, int, Pairs]] = [
         (7, 3, [(4, 3), (2, 5)]),
         (8, 2, [(6, 3), (2, 3), (4, 7)]),  # two choose the same partner
@@ -222,8 +222,8 @@ def _merge_cases() -> list[Case]:
     ]
     for seed, (T, D, pairs) in enumerate(kinds):
         sizes = torch.randint(1, 6, (T,), generator=torch.Generator().manual_seed(seed)).float()
-        made.append(Case(f"T={T}, D={D}, pairs {pairs}", (normal(T, D, seed=90 + seed), sizes, pairs)))
-    return made
+        cases.append(Case(f"T={T}, D={D}, pairs {pairs}", (normal(T, D, seed=90 + seed), sizes, pairs)))
+    return cases
 
 
 MERGE_PAIRS = Exercise(
@@ -259,12 +259,12 @@ def _proportional(q: Tensor, k: Tensor, v: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _proportional_cases() -> list[Case]:
-    made = []
+    cases = []
     for h, T, d in [(2, 5, 3), (1, 4, 2), (4, 3, 8)]:
         q, k, v = (normal(h, T, d, seed=part) for part in range(3))
         sizes = torch.randint(1, 9, (T,), generator=torch.Generator().manual_seed(T)).float()
-        made.append(Case(f"h={h}, T={T}, d={d}", (q, k, v, sizes)))
-    return made
+        cases.append(Case(f"h={h}, T={T}, d={d}", (q, k, v, sizes)))
+    return cases
 
 
 PROPORTIONAL_ATTENTION = Exercise(
@@ -319,8 +319,8 @@ def _keep(
 
     def keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
         attended = weights(q, k)[1:]  # of all but the class token, which stays
-        kept = 1 + attended.topk(len(attended) - r).indices
-        return torch.cat([kept.new_zeros(1), kept.sort().values])
+        places = 1 + attended.topk(len(attended) - r).indices
+        return torch.cat([places.new_zeros(1), places.sort().values])
 
     return keep_most_attended
 
@@ -331,12 +331,12 @@ def _class_token_may_go(q: Tensor, k: Tensor, r: int) -> Tensor:
 
 
 def _keep_cases() -> list[Case]:
-    made = []
+    cases = []
     for h, T, d, r in [(2, 7, 3, 3), (3, 9, 4, 5), (3, 24, 4, 12), (2, 5, 3, 0)]:
-        made.append(Case(f"h={h}, T={T}, d={d}, r={r}", (2 * normal(h, T, d, seed=T), normal(h, T, d), r)))
+        cases.append(Case(f"h={h}, T={T}, d={d}, r={r}", (2 * normal(h, T, d, seed=T), normal(h, T, d), r)))
     q, away = normal(2, 6, 3), normal(2, 6, 3, seed=1)
     away[:, 0] = -3 * q[:, 0]  # the class token looks away from itself
-    return [*made, Case("h=2, T=6, d=3, r=2, the class token looks away from itself", (q, away, 2))]
+    return [*cases, Case("h=2, T=6, d=3, r=2, the class token looks away from itself", (q, away, 2))]
 
 
 KEEP_MOST_ATTENDED = Exercise(

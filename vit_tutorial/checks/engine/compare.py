@@ -2,7 +2,7 @@
 
 What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
 without a graph: all are accepted. Floats aren't where whole numbers are asked for. Everywhere, ``right`` is what the
-reference gives, and ``given`` what the student's work gives.
+reference gives, and ``actual`` what the student's work gives.
 """
 
 from __future__ import annotations
@@ -20,53 +20,53 @@ from vit_tutorial.checks.engine.exercise import Exercise, Observation, Value
 SECOND_RESULT = "the result of a second call with other inputs"
 
 
-def observation_difference(right: Observation, given: Observation, exercise: Exercise) -> str:
+def observation_difference(right: Observation, actual: Observation, exercise: Exercise) -> str:
     """The first difference of two observations in a plain sentence, or ""."""
     for name, value in right.values.items():
-        if found := difference(value, given.values.get(name), name, exercise):
-            return found
-    if found := difference(right.second_result, given.second_result, SECOND_RESULT, exercise):
-        return found
+        if sentence := difference(value, actual.values.get(name), name, exercise):
+            return sentence
+    if sentence := difference(right.second_result, actual.second_result, SECOND_RESULT, exercise):
+        return sentence
     for name, gradient in right.gradients.items():
-        if found := _gradient_difference(gradient, given.gradients.get(name), f"gradient of {name}", exercise):
-            return found
+        if sentence := _gradient_difference(gradient, actual.gradients.get(name), f"gradient of {name}", exercise):
+            return sentence
     return ""
 
 
-def difference(right: Value, given: Value, name: str, exercise: Exercise) -> str:
+def difference(right: Value, actual: Value, name: str, exercise: Exercise) -> str:
     """The first difference of two values in a plain sentence, or ""."""
-    if given is None and right is not None:
+    if actual is None and right is not None:
         return f"{name} is None: is the return missing?" if name == "result" else f"{name} is None"
     if isinstance(right, (tuple, list)):
-        return _sequence_difference(right, given, name, exercise)
+        return _sequence_difference(right, actual, name, exercise)
     if isinstance(right, Tensor):
-        return _tensor_difference(right, given, name, exercise)
+        return _tensor_difference(right, actual, name, exercise)
     if isinstance(right, Number) and not isinstance(right, bool):
-        return _number_difference(right, given, name, exercise)
-    if isinstance(right, str) and isinstance(given, str):
-        return "" if given == right else f"{name} is {given}. It should be {right}."
-    same = type(given) is type(right) and given == right
-    return "" if same else f"{name} is {one_line(given)}, expected {one_line(right)}"
+        return _number_difference(right, actual, name, exercise)
+    if isinstance(right, str) and isinstance(actual, str):
+        return "" if actual == right else f"{name} is {actual}. It should be {right}."
+    same = type(actual) is type(right) and actual == right
+    return "" if same else f"{name} is {one_line(actual)}, expected {one_line(right)}"
 
 
-def equal(right: Tensor, given: Tensor, exercise: Exercise) -> bool:
+def equal(right: Tensor, actual: Tensor, exercise: Exercise) -> bool:
     """Whether two tensors have one shape, and the same numbers within the exercise's tolerance."""
-    return given.shape == right.shape and not _is_wrong(right, given, exercise).any()
+    return actual.shape == right.shape and not _is_wrong(right, actual, exercise).any()
 
 
 # ---- Several values ----------------------------------------------------------------------------------------------
 
 
-def _sequence_difference(right: tuple[Value, ...] | list[Value], given: Value, name: str, exercise: Exercise) -> str:
-    ours, theirs = _leaves(right), _leaves(given)
+def _sequence_difference(right: tuple[Value, ...] | list[Value], actual: Value, name: str, exercise: Exercise) -> str:
+    ours, theirs = _leaves(right), _leaves(actual)
     if len(ours) == len(theirs) and all(isinstance(number, Number) for _, number in ours):
         # Nested or not: the same numbers in the same order are as good.
         pairs = zip(ours, theirs, strict=True)
         return _first(_number_difference(a, b, name + place, exercise) for (_, a), (place, b) in pairs)
-    parts = _as_parts(given, len(right))
+    parts = _as_parts(actual, len(right))
     if parts is None:
-        length = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
-        return f"{name} is {describe(given)}{length}, expected a {type(right).__name__} of {len(right)}"
+        length = f" of {len(actual)}" if isinstance(actual, (tuple, list)) else ""
+        return f"{name} is {describe(actual)}{length}, expected a {type(right).__name__} of {len(right)}"
     return _first(difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in enumerate(zip(right, parts, strict=True)))
 
 
@@ -81,32 +81,32 @@ def _leaves(x: Value) -> list[tuple[str, Value]]:
     return [("", x)]
 
 
-def _as_parts(given: Value, many: int) -> list[Value] | None:
+def _as_parts(actual: Value, many: int) -> list[Value] | None:
     """The parts of a sequence of ``many``: of a list or tuple, or of a stacked tensor or array."""
-    if isinstance(given, (Tensor, np.ndarray)) and not given.ndim:
+    if isinstance(actual, (Tensor, np.ndarray)) and not actual.ndim:
         return None
-    fits = isinstance(given, (list, tuple, range, Tensor, np.ndarray)) and len(given) == many
-    return list(given) if fits else None
+    fits = isinstance(actual, (list, tuple, range, Tensor, np.ndarray)) and len(actual) == many
+    return list(actual) if fits else None
 
 
 # ---- Tensors -----------------------------------------------------------------------------------------------------
 
 
-def as_tensor(given: Value) -> Tensor | None:
+def as_tensor(actual: Value) -> Tensor | None:
     """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
-    if isinstance(given, Tensor):
-        return given
+    if isinstance(actual, Tensor):
+        return actual
     try:
-        known = isinstance(given, (np.ndarray, np.generic, bool, int, float))
-        return torch.as_tensor(np.array(given)) if known else None
+        known = isinstance(actual, (np.ndarray, np.generic, bool, int, float))
+        return torch.as_tensor(np.array(actual)) if known else None
     except (RuntimeError, TypeError, ValueError):  # arrays of objects, whole numbers of many digits
         return None
 
 
-def _tensor_difference(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
-    tensor = as_tensor(given)
+def _tensor_difference(right: Tensor, actual: Value, name: str, exercise: Exercise) -> str:
+    tensor = as_tensor(actual)
     if tensor is None:
-        return f"{_describe_form(right, given, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
+        return f"{_describe_form(right, actual, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
     if tensor.shape != right.shape:
         return f"{name} has shape {shape(tensor)}, expected {shape(right)}"
     if expected := _expected_dtype(right, tensor):
@@ -114,74 +114,74 @@ def _tensor_difference(right: Tensor, given: Value, name: str, exercise: Exercis
     return _entry_difference(right.detach(), tensor.detach(), name, exercise)
 
 
-def _describe_form(right: Tensor, given: Value, name: str, exercise: Exercise) -> str:
+def _describe_form(right: Tensor, actual: Value, name: str, exercise: Exercise) -> str:
     """What came in place of a tensor, and whether a part of it is right."""
-    described = f"{name} is {describe(given)}"
-    for index, part in enumerate(given if isinstance(given, (tuple, list)) else ()):
+    described = f"{name} is {describe(actual)}"
+    for index, part in enumerate(actual if isinstance(actual, (tuple, list)) else ()):
         if isinstance(part, Tensor) and equal(right, part, exercise):
-            return f"{described} of {len(given)}, whose part {index} is right: return it alone"
+            return f"{described} of {len(actual)}, whose part {index} is right: return it alone"
     return described
 
 
-def _expected_dtype(right: Tensor, given: Tensor) -> str:
+def _expected_dtype(right: Tensor, actual: Tensor) -> str:
     """What kind of number was expected in place of the given one, or "" where that will do."""
     if right.dtype == torch.bool:
-        return "" if given.dtype == torch.bool else "torch.bool, True or False"
-    if given.dtype == torch.bool or given.is_complex():
+        return "" if actual.dtype == torch.bool else "torch.bool, True or False"
+    if actual.dtype == torch.bool or actual.is_complex():
         return str(right.dtype)
-    whole = given.is_floating_point() and not right.is_floating_point()
+    whole = actual.is_floating_point() and not right.is_floating_point()
     return "whole numbers, such as torch.int64" if whole else ""
 
 
-def _entry_difference(right: Tensor, given: Tensor, name: str, exercise: Exercise) -> str:
-    for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):
+def _entry_difference(right: Tensor, actual: Tensor, name: str, exercise: Exercise) -> str:
+    for word, bad in (("nan (not a number)", actual.isnan()), ("infinite numbers", actual.isinf() & ~right.isinf())):
         if bad.any() and not right.isnan().any():
             return f"{name} holds {word}, first at {_first_index(bad)}"
-    wrong = _is_wrong(right, given, exercise)
+    wrong = _is_wrong(right, actual, exercise)
     if not wrong.any():
         return ""
     index = _first_index(wrong)
-    theirs, ours = distinguish(given[tuple(index)], right[tuple(index)])
+    theirs, ours = distinguish(actual[tuple(index)], right[tuple(index)])
     if not index:
         return f"{name} is {theirs}, expected {ours}"
     place = f", at {index}, is" if " " in name else f"{index} is"
     many = f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong"
-    return f"{name}{place} {theirs}, expected {ours}; {many}, shape {shape(given)}"
+    return f"{name}{place} {theirs}, expected {ours}; {many}, shape {shape(actual)}"
 
 
-def _is_wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
+def _is_wrong(right: Tensor, actual: Tensor, exercise: Exercise) -> Tensor:
     """Where two tensors of one shape differ."""
-    right, given = right.to(torch.float64), given.to(torch.float64)
+    right, actual = right.to(torch.float64), actual.to(torch.float64)
     finite = right[right.isfinite()]
     scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
-    near = (given - right).abs() <= exercise.tolerance * scale  # False for two infinities: their difference is nan
-    return ~near & (given != right) & ~(given.isnan() & right.isnan())
+    near = (actual - right).abs() <= exercise.tolerance * scale  # False for two infinities: their difference is nan
+    return ~near & (actual != right) & ~(actual.isnan() & right.isnan())
 
 
-def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, exercise: Exercise) -> str:
+def _gradient_difference(right: Tensor | None, actual: Tensor | None, name: str, exercise: Exercise) -> str:
     if right is None or not right.any():
-        empty = given is None or not given.any()
+        empty = actual is None or not actual.any()
         return "" if empty else f"{name} is not zero, and should be"
-    if given is None:
+    if actual is None:
         return (
             f"the numbers are right, but {name} is missing: does something cut the graph "
             "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)?"
         )
-    found = _tensor_difference(right, given, name, exercise)
+    sentence = _tensor_difference(right, actual, name, exercise)
     partly = ". Does something cut a part of the graph (detach, .data, torch.tensor(…), torch.no_grad)?"
-    return f"the numbers are right, but {found}{partly}" if found else ""
+    return f"the numbers are right, but {sentence}{partly}" if sentence else ""
 
 
 # ---- Single numbers ----------------------------------------------------------------------------------------------
 
 
-def _number_difference(right: Value, given: Value, name: str, exercise: Exercise) -> str:
-    number = as_number(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
+def _number_difference(right: Value, actual: Value, name: str, exercise: Exercise) -> str:
+    number = as_number(actual[0] if isinstance(actual, (list, tuple)) and len(actual) == 1 else actual)
     if number is None:
-        return f"{name} is {describe(given)}, expected a number"
+        return f"{name} is {describe(actual)}, expected a number"
     # Of whole numbers that were counted none is nearly right.
-    counted = isinstance(right, int) and exercise.asks_questions
-    tolerance = min(exercise.tolerance, 1e-6) if counted else exercise.tolerance
+    is_count = isinstance(right, int) and exercise.asks_questions
+    tolerance = min(exercise.tolerance, 1e-6) if is_count else exercise.tolerance
     if abs(number - right) <= tolerance * max(1.0, abs(right)):
         return ""
     theirs, ours = distinguish(number, right)
@@ -189,11 +189,11 @@ def _number_difference(right: Value, given: Value, name: str, exercise: Exercise
     return f"{name} is {theirs}{expected}"
 
 
-def as_number(given: Value) -> Value:
+def as_number(actual: Value) -> Value:
     """A number, or what holds just one, as a number; None for anything else."""
-    if isinstance(given, (Tensor, np.ndarray)) and math.prod(given.shape) == 1 and given.dtype != object:
-        return given.item()
-    return given if isinstance(given, Number) and not isinstance(given, bool) else None
+    if isinstance(actual, (Tensor, np.ndarray)) and math.prod(actual.shape) == 1 and actual.dtype != object:
+        return actual.item()
+    return actual if isinstance(actual, Number) and not isinstance(actual, bool) else None
 
 
 # ---- In words ----------------------------------------------------------------------------------------------------

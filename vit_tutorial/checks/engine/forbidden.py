@@ -41,10 +41,10 @@ def forbid(exercise: Exercise) -> Iterator[None]:
 
 def rules(exercise: Exercise) -> list[Forbidden]:
     """What an exercise forbids; its reference is part of it where that is the package's own."""
-    found = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
+    every = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
     if callable(exercise.right) and _is_package(exercise.right):
-        found.append(Forbidden(exercise.right))
-    return [Forbidden(one.what, _WRITE_YOUR_OWN) if _is_package(one.what) else one for one in found]
+        every.append(Forbidden(exercise.right))
+    return [Forbidden(one.what, _WRITE_YOUR_OWN) if _is_package(one.what) else one for one in every]
 
 
 class _ForbidNames(TorchFunctionMode):

@@ -19,10 +19,10 @@ def call(work: Work, case: Case, differentiable: bool = False) -> Observation:
     exercise whose text says that the work must be differentiable.
     """
     leaves = [_leaf(x, differentiable) for x in case.args]
-    given = copy_arguments(leaves)
-    result = work(*given)
+    arguments = copy_arguments(leaves)
+    result = work(*arguments)
     observed = Observation({"result": list(result) if isinstance(result, list) else result})
-    observed.changed_argument = changed_argument(leaves, given)
+    observed.changed_argument = changed_argument(leaves, arguments)
     if differentiable:
         gradients = enumerate(gradients_of(result, leaves))
         observed.gradients = {f"argument {i + 1}": gradient for i, gradient in gradients if is_float(leaves[i])}
@@ -32,19 +32,19 @@ def call(work: Work, case: Case, differentiable: bool = False) -> Observation:
     return observed
 
 
-def entries(given: Value, keys: Collection[str]) -> dict[str, Value]:
+def entries(result: Value, keys: Collection[str]) -> dict[str, Value]:
     """The entries of a dictionary that a work has returned, in the order of ``keys``.
 
     Raises:
         Fault: it is no dictionary, a key is missing, or there is one too many.
     """
-    if not isinstance(given, Mapping):
-        raise Fault(f"returned {describe(given)}, expected a dictionary with the keys {', '.join(keys)}")
-    if missing := [key for key in keys if key not in given]:
-        raise Fault(f"there is no {missing[0]!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
-    if more := [key for key in given if key not in keys]:
+    if not isinstance(result, Mapping):
+        raise Fault(f"returned {describe(result)}, expected a dictionary with the keys {', '.join(keys)}")
+    if missing := [key for key in keys if key not in result]:
+        raise Fault(f"there is no {missing[0]!r} in the dictionary: it has {', '.join(map(repr, result)) or 'nothing'}")
+    if more := [key for key in result if key not in keys]:
         raise Fault(f"the dictionary has {more[0]!r}, and should have {', '.join(keys)} alone")
-    return {key: given[key] for key in keys}
+    return {key: result[key] for key in keys}
 
 
 def changed_argument(before: Iterable[Any], after: Iterable[Any], first: int = 1) -> str:

@@ -35,9 +35,9 @@ def matching_mistakes(trial: Trial) -> list[NamedMistake]:
     Where the student's work raises, or gives another shape than the right one, it may have another fault besides. Then
     a mistake must show on two cases at least, and be the only one that does. No case may speak against it.
     """
-    named = [found for mistake in trial.exercise.mistakes if (found := _match(trial, mistake))]
-    sure = [found for found in named if found.cases is None]
-    return sure if sure else named if len(named) == 1 else []
+    matches = [match for mistake in trial.exercise.mistakes if (match := _match(trial, mistake))]
+    sure = [match for match in matches if match.cases is None]
+    return sure if sure else matches if len(matches) == 1 else []
 
 
 def _match(trial: Trial, mistake: Mistake) -> NamedMistake | None:
@@ -56,16 +56,16 @@ def _match(trial: Trial, mistake: Mistake) -> NamedMistake | None:
 
 def _evidence(exercise: Exercise, attempt: Attempt, wrong: Outcome) -> Evidence:
     """What one case says of a mistake, which gives ``wrong`` on it."""
-    given = attempt.outcome
+    outcome = attempt.outcome
     if isinstance(wrong, Fault):  # the student's may avoid what the mistake stumbles over, such as a division by 0
-        compatible = isinstance(given, Fault) or exercise.asks_questions or not attempt.difference
+        compatible = isinstance(outcome, Fault) or exercise.asks_questions or not attempt.difference
         return Evidence.NOTHING if compatible else Evidence.AGAINST
-    if isinstance(given, Fault):
+    if isinstance(outcome, Fault):
         return Evidence.WORK_RAISES
-    is_wrong = bool(observation_difference(attempt.right, given, exercise))
-    if not observation_difference(wrong, given, exercise):
+    is_wrong = bool(observation_difference(attempt.right, outcome, exercise))
+    if not observation_difference(wrong, outcome, exercise):
         return Evidence.FOR if is_wrong else Evidence.NOTHING
-    other_shape = _shapes(given.result) not in (_shapes(attempt.right.result), _shapes(wrong.result))
+    other_shape = _shapes(outcome.result) not in (_shapes(attempt.right.result), _shapes(wrong.result))
     return Evidence.OTHER_SHAPE if is_wrong and other_shape else Evidence.AGAINST
 
 

@@ -51,10 +51,10 @@ def _count_hooks(part: nn.Module) -> int:
 def call_with_model(work: Work, case: Case, trained: bool = False) -> Observation:
     """Call ``work(model, *others)``: its result, and what it does to the model and to the other arguments."""
     model, *others = case.args
-    snapshot, given = ModelSnapshot(model, trained), copy_arguments(others)
-    result = work(model, *given)
+    snapshot, copies = ModelSnapshot(model, trained), copy_arguments(others)
+    result = work(model, *copies)
     values = {"result": result, "the model afterwards": snapshot.afterwards()}
-    return Observation(values, changed_argument=changed_argument(others, given, first=2))
+    return Observation(values, changed_argument=changed_argument(others, copies, first=2))
 
 
 def by_parameter(groups: Value, model: nn.Module, key: str, default: float | None) -> dict[str, Value]:

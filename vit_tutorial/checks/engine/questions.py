@@ -53,10 +53,10 @@ def answers(work: Work, case: Case) -> Observation:
     Raises:
         Fault: there is no dictionary, or no answer in it.
     """
-    given = work() if callable(work) else work
-    if not isinstance(given, dict):
-        raise Fault(f"returned {describe(given)}, expected a dictionary of answers")
+    result = work() if callable(work) else work
+    if not isinstance(result, dict):
+        raise Fault(f"returned {describe(result)}, expected a dictionary of answers")
     question = case.args[0]
-    if question not in given or given[question] is ...:
+    if question not in result or result[question] is ...:
         raise Fault(f"there is no answer for {question!r} yet")
-    return Observation({question: given[question]})
+    return Observation({question: result[question]})

@@ -31,7 +31,7 @@ def layer_with_dropout(work: Work, case: Case, p: float = 0.0, aliases: dict[str
     module, (x,) = build_layer(work, case), case.args
     copy_weights(module, case.weights, aliases or {})
     in_eval = module.eval()(x.clone())
-    output = module.train()(given := x.clone())
+    output = module.train()(argument := x.clone())
     if not isinstance(output, Tensor) or output.shape != x.shape:
         raise Fault(f"the result is {describe(output)}, and must be a tensor of the input's shape, {shape(x)}")
     another = module(x.clone().requires_grad_() + 0)
@@ -51,7 +51,7 @@ def layer_with_dropout(work: Work, case: Case, p: float = 0.0, aliases: dict[str
         share = f"{zeros / len(x):.2g}" if is_improbable(zeros, len(x), p) else f"{p:g}"
         values["what the first number can be, in training,"] = distinct_numbers(results[:, 0], 3)
         values["how often the first number is 0, in training,"] = share
-    return Observation(values, changed_argument=changed_argument([x], [given]))
+    return Observation(values, changed_argument=changed_argument([x], [argument]))
 
 
 def is_improbable(hits: int, draws: int, p: float) -> bool:

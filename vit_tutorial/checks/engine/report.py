@@ -35,17 +35,17 @@ def report(trial: Trial) -> str:
 def _on_work(trial: Trial) -> list[str]:
     """The mistake by its name, else what the numbers show; then the first difference, and what is wrong besides."""
     first = trial.wrong[0]
-    if named := matching_mistakes(trial):
-        lines = _on_mistake(named[0], trial.exercise)
+    if matches := matching_mistakes(trial):
+        lines = _on_mistake(matches[0], trial.exercise)
     else:
-        lines = [f"What your numbers show: {seen}"] if (seen := _numbers_show(trial)) else []
+        lines = [f"What your numbers show: {sentence}"] if (sentence := _numbers_show(trial)) else []
     lines += f"First seen with {first.case.label}: {first.difference}".split("\n")
-    return [*lines, *_besides(first, bool(named))]
+    return [*lines, *_besides(first, bool(matches))]
 
 
-def _on_mistake(named: NamedMistake, exercise: Exercise) -> list[str]:
+def _on_mistake(match: NamedMistake, exercise: Exercise) -> list[str]:
     """What it is, and what to reread."""
-    mistake, many = named.mistake, named.cases
+    mistake, many = match.mistake, match.cases
     some = f" (on {many} inputs, but not on all: there may be another)" if many else ""
     place = f'Reread in lesson {mistake.lesson or exercise.lesson}: "{mistake.reread}".'
     return [f"It looks like {mistake.name}{some}. {mistake.says}", place]
@@ -98,17 +98,17 @@ def _word(attempt: Attempt) -> str:
 def _on_answers(trial: Trial) -> list[str]:
     """Each question that is answered wrongly, with its mistake, or a piece of advice."""
     lines: list[str] = []
-    named = matching_mistakes(trial)
+    matches = matching_mistakes(trial)
     explained: set[Mistake] = set()
     for attempt in trial.wrong[:MOST]:
         question, sentence = attempt.case.args[0], attempt.difference
         lines.append(sentence if sentence.startswith(str(question)) else f"{question}: {sentence}")
-        found = next((one for one in named if question in one.mistake.wrong), None)
-        if found is None and "no answer" not in sentence and question in trial.exercise.advice:
+        match = next((one for one in matches if question in one.mistake.wrong), None)
+        if match is None and "no answer" not in sentence and question in trial.exercise.advice:
             lines.append(trial.exercise.advice[question])
-        elif found is not None and found.mistake not in explained:  # one mistake may show in several answers
-            lines += _on_mistake(found, trial.exercise)
-            explained.add(found.mistake)
+        elif match is not None and match.mistake not in explained:  # one mistake may show in several answers
+            lines += _on_mistake(match, trial.exercise)
+            explained.add(match.mistake)
     more = len(trial.wrong) - MOST
     return [*lines, f"And {more} more are wrong."] if more > 0 else lines
 
@@ -134,5 +134,5 @@ def _printed(text: str) -> list[str]:
     if not lines:
         return []
     many = "" if len(lines) <= PRINTED_LINES else f" {len(lines)} lines, at first"
-    shown = "\n".join(line[: WIDTH - 6] for line in lines[:PRINTED_LINES])
-    return [f"  Your code printed{many}:", textwrap.indent(shown, "    | ")]
+    beginning = "\n".join(line[: WIDTH - 6] for line in lines[:PRINTED_LINES])
+    return [f"  Your code printed{many}:", textwrap.indent(beginning, "    | ")]

@@ -77,9 +77,9 @@ def _difference(exercise: Exercise, right: Observation, outcome: Outcome) -> str
     return observation_difference(right, outcome, exercise) or changed_in_place(right, outcome)
 
 
-def changed_in_place(right: Observation, given: Observation) -> str:
+def changed_in_place(right: Observation, outcome: Observation) -> str:
     """Which argument was changed in place, "" for none, or if the reference changes it, too."""
-    return given.changed_argument if given.changed_argument != right.changed_argument else ""
+    return outcome.changed_argument if outcome.changed_argument != right.changed_argument else ""
 
 
 # ---- The checks' own implementations -----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class WrongTensor(NamedTuple):
 
     name: str  # of the value that it belongs to
     right: Tensor
-    given: Tensor
+    actual: Tensor
     label: str  # what the case is called
 
 
@@ -45,10 +45,10 @@ def _first_wrong_tensor(attempt: Attempt, exercise: Exercise) -> WrongTensor | N
     if isinstance(attempt.outcome, Fault):
         return None
     for name, value in attempt.right.values.items():
-        given = _parts(name, attempt.outcome.values.get(name))
+        actual = _parts(name, attempt.outcome.values.get(name))
         for place, right in _parts(name, value).items():
-            if isinstance(right, Tensor) and difference(right, given.get(place), place, exercise):
-                tensor = as_tensor(given.get(place))
+            if isinstance(right, Tensor) and difference(right, actual.get(place), place, exercise):
+                tensor = as_tensor(actual.get(place))
                 if tensor is None or not _is_usable(right, tensor):
                     return None
                 return WrongTensor(place, right.detach().double(), tensor.detach().double(), attempt.case.label)
@@ -62,18 +62,18 @@ def _parts(name: str, value: Value) -> dict[str, Value]:
     return {name: value}
 
 
-def _is_usable(right: Tensor, given: Tensor) -> bool:
-    if given.is_complex() or not right.numel() or not given.numel():
+def _is_usable(right: Tensor, actual: Tensor) -> bool:
+    if actual.is_complex() or not right.numel() or not actual.numel():
         return False
-    return bool(right.isfinite().all() and given.isfinite().all())
+    return bool(right.isfinite().all() and actual.isfinite().all())
 
 
 def _apply(finder: Finder, wrong: WrongTensor, tolerance: float) -> str:
-    if wrong.given.shape != wrong.right.shape and finder not in OF_ANY_SHAPE:
+    if wrong.actual.shape != wrong.right.shape and finder not in OF_ANY_SHAPE:
         return ""
-    if _same(wrong.given, wrong.right, tolerance):  # the right numbers, of another kind
+    if _same(wrong.actual, wrong.right, tolerance):  # the right numbers, of another kind
         return ""
-    sentence = finder(wrong.right, wrong.given, tolerance)
+    sentence = finder(wrong.right, wrong.actual, tolerance)
     return f"{wrong.name.rstrip(',')}: {sentence}" if sentence and wrong.name != "result" else sentence
 
 
@@ -85,81 +85,81 @@ def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
 # ---- The finders -------------------------------------------------------------------------------------------------
 
 
-def scaled(right: Tensor, given: Tensor, tolerance: float) -> str:
+def scaled(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """One factor for all numbers."""
     if not right.any() or right.numel() == 1:  # between any two single numbers there is a factor
         return ""
-    factor = ((given * right).sum() / (right * right).sum()).item()
+    factor = ((actual * right).sum() / (right * right).sum()).item()
     if not math.isfinite(factor) or abs(factor) < tolerance or abs(factor - 1) < tolerance:
         return ""
-    whole = all(bool((x == x.round()).all()) for x in (given, right))
+    whole = all(bool((x == x.round()).all()) for x in (actual, right))
     if whole and factor != round(factor):  # labels and places: a factor is chance
         return ""
-    left, change = (given - factor * right).abs(), ((factor - 1) * right).abs()
-    if not bool((left <= 3e-5 * change + 1e-6 * right.abs().max()).all()):
+    rest, change = (actual - factor * right).abs(), ((factor - 1) * right).abs()
+    if not bool((rest <= 3e-5 * change + 1e-6 * right.abs().max()).all()):
         return ""
     if abs(factor + 1) < tolerance:
         return "Every number is right but for its sign."
     return f"Every number is {factor:.4g} times the right one." if abs(factor - 1) > 0.01 else ""
 
 
-def permuted(right: Tensor, given: Tensor, tolerance: float) -> str:
+def permuted(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """The right numbers with axes in another order."""
-    if given.ndim != right.ndim or not 2 <= given.ndim <= 5:
+    if actual.ndim != right.ndim or not 2 <= actual.ndim <= 5:
         return ""
-    for order in itertools.permutations(range(given.ndim)):
-        moved = [axis for axis, place in enumerate(order) if axis != place]
-        if not moved or not _same(given.permute(order), right, tolerance):
+    for order in itertools.permutations(range(actual.ndim)):
+        axes = [axis for axis, place in enumerate(order) if axis != place]
+        if not axes or not _same(actual.permute(order), right, tolerance):
             continue
-        if len(moved) == 2:
-            return f"Your numbers are right, but {_axes(moved)} are exchanged: transpose{tuple(moved)}."
+        if len(axes) == 2:
+            return f"Your numbers are right, but {_axes(axes)} are exchanged: transpose{tuple(axes)}."
         return f"Your numbers are right, but the axes are in another order: permute{order} puts them right."
     return ""
 
 
-def another_shape(right: Tensor, given: Tensor, tolerance: float) -> str:
+def another_shape(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """The right numbers in another shape."""
-    if given.shape == right.shape or given.numel() != right.numel():
+    if actual.shape == right.shape or actual.numel() != right.numel():
         return ""
-    if _same(given.reshape(right.shape), right, tolerance):
+    if _same(actual.reshape(right.shape), right, tolerance):
         return "Your numbers are right, and in the right order; only the shape isn't."
-    if _same(given.flatten().sort().values, right.flatten().sort().values, tolerance):
+    if _same(actual.flatten().sort().values, right.flatten().sort().values, tolerance):
         return "The right numbers are all there, but in another order and another shape."
     return ""
 
 
-def too_long_or_short(right: Tensor, given: Tensor, tolerance: float) -> str:
+def too_long_or_short(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """Some slices too many or too few along one axis."""
-    if given.ndim != right.ndim:
+    if actual.ndim != right.ndim:
         return ""
-    apart = [axis for axis in range(given.ndim) if given.shape[axis] != right.shape[axis]]
+    apart = [axis for axis in range(actual.ndim) if actual.shape[axis] != right.shape[axis]]
     if len(apart) != 1:
         return ""
     (axis,) = apart
-    long, brief = (given, right) if given.shape[axis] > right.shape[axis] else (right, given)
+    long, brief = (actual, right) if actual.shape[axis] > right.shape[axis] else (right, actual)
     rest = long.shape[axis] - brief.shape[axis]
     starts = [n for n in range(rest + 1) if _same(long.narrow(axis, n, brief.shape[axis]), brief, tolerance)]
     if len(starts) != 1:  # of equal slices it can't be said which are missing
         return ""
     (start,) = starts
     where = " and ".join([f"the first {start}"] * bool(start) + [f"the last {rest - start}"] * (rest > start))
-    if long is given:
+    if long is actual:
         return f"Along axis {axis}, {where} of yours are too many; the rest is right."
     return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
 
 
-def shuffled(right: Tensor, given: Tensor, tolerance: float) -> str:
+def shuffled(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """The right numbers in other places."""
     if right.unique().numel() < 5 < right.numel():  # a few labels are all there by chance
         return ""
-    theirs, ours = (x.flatten().sort().values for x in (given, right))
+    theirs, ours = (x.flatten().sort().values for x in (actual, right))
     # Of many numbers that lie close together, each is near another one.
-    if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (given - right).abs().max():
+    if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (actual - right).abs().max():
         return ""
     within = []
-    for axis, n in enumerate(given.shape):
-        if 1 < n < given.numel():
-            theirs, ours = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (given, right))
+    for axis, n in enumerate(actual.shape):
+        if 1 < n < actual.numel():
+            theirs, ours = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (actual, right))
             if _same(theirs, ours, tolerance):
                 within.append(axis)
     if not within:
@@ -170,9 +170,9 @@ def shuffled(right: Tensor, given: Tensor, tolerance: float) -> str:
     )
 
 
-def partly_right(right: Tensor, given: Tensor, tolerance: float) -> str:
+def partly_right(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """All that is wrong is at some indices of one axis."""
-    apart, scale = (given - right).abs(), max(1.0, right.abs().max().item())
+    apart, scale = (actual - right).abs(), max(1.0, right.abs().max().item())
     wrong = apart > tolerance * scale
     nearly = (apart > 0.02 * tolerance * scale) & ~wrong  # which is not right
     axis, bad = _narrowest_axis(wrong)
