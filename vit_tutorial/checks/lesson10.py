@@ -214,9 +214,8 @@ def _adapted(work: Any, case: Case) -> Observation:
     result = entries(work(*arguments), state)
     others = [name for name in state if not name.startswith(("head.", "embed.position"))]
     same_dtype = ", ".join(name for name in others if result[name].dtype == state[name].dtype)
-    return Observation(
-        result | {"what keeps its dtype": same_dtype}, changed_argument=changed_argument(case.args, arguments)
-    )
+    changed = changed_argument(case.args, arguments)
+    return Observation(result | {"what keeps its dtype": same_dtype}, changed_argument=changed)
 
 
 def _task(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:

@@ -59,10 +59,10 @@ class _WithoutNumbers(TorchFunctionMode):
     """Leaves out normal_, for which torch's compiler would be loaded: that takes seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
+        keywords = kwargs or {}
         if func in (nn.init.normal_, Tensor.normal_):
-            return named["tensor"] if "tensor" in named else args[0]
-        return func(*args, **named)
+            return keywords["tensor"] if "tensor" in keywords else args[0]
+        return func(*args, **keywords)
 
 
 @contextmanager

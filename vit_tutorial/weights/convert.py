@@ -247,16 +247,16 @@ def move_rotary_pairs(ours: State, num_heads: int, twin: Twin, *, back: bool = F
         pairs = pairs.roll(-(d // 4), dims=1)
     order = pairs.flatten().argsort() if back else pairs.flatten()  # (d,), ours from theirs
     rows = torch.cat([order + d * head for head in range(num_heads)])  # (D,)
-    moved = dict(ours)
+    result = dict(ours)
     for name, tensor in ours.items():
         if name.endswith(("attention.qkv.weight", "attention.qkv.bias")):
             q, k, v = tensor.chunk(3)
-            moved[name] = torch.cat([q[rows], k[rows], v])
+            result[name] = torch.cat([q[rows], k[rows], v])
         elif name.endswith("attention.bias"):  # of q and v
-            moved[name] = torch.stack([tensor[0][rows], tensor[1]])
+            result[name] = torch.stack([tensor[0][rows], tensor[1]])
         elif name.endswith(("q_norm.weight", "q_norm.bias", "k_norm.weight", "k_norm.bias")):
-            moved[name] = tensor[order]
-    return moved
+            result[name] = tensor[order]
+    return result
 
 
 # ----------------------------------------------------------------------------------------------------------- the proof
@@ -281,11 +281,11 @@ def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> N
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
         whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(twin.left_over) else inputs
-        found = trace(model, list(model.blocks), [model.head], whole)
+        actual = trace(model, list(model.blocks), [model.head], whole)
     places = ["before block 0", *(f"after block {i}" for i in range(len(twin.blocks)))]
     places += ["in what the head reads", "in the answer"]
-    found[-2] = found[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
-    for place, theirs, ours in zip(places, expected, found, strict=True):
+    actual[-2] = actual[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
+    for place, theirs, ours in zip(places, expected, actual, strict=True):
         if (difference := relative_difference(ours, theirs)) > ALLOWED:
             raise ValueError(
                 f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
@@ -302,11 +302,11 @@ def random_images(model: ViT, twin: Twin) -> Tensor:
     return images.to(next(model.parameters()).dtype)
 
 
-def relative_difference(found: Tensor, expected: Tensor) -> float:
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
-    if found.shape != expected.shape or not bool(expected.isfinite().all() & found.isfinite().all()):
+    if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
         return float("inf")
-    largest, spread = (found - expected).abs().max().item(), expected.std().item()
+    largest, spread = (actual - expected).abs().max().item(), expected.std().item()
     return largest / spread if spread else float(largest and "inf")
 
 

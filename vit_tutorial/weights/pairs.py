@@ -49,8 +49,8 @@ class Pair:
             (B, K).
         """
         embedded = texts if isinstance(texts, Tensor) else self.embed(texts)
-        seen = normalize(self.image(images), dim=-1)  # (B, E)
-        return self.scale * seen @ embedded.mT.to(seen) + (self.bias or 0.0)  # (B, K)
+        vectors = normalize(self.image(images), dim=-1)  # (B, E)
+        return self.scale * vectors @ embedded.mT.to(vectors) + (self.bias or 0.0)  # (B, K)
 
     @torch.inference_mode()
     def probabilities(self, images: Tensor, texts: Sequence[str] | Tensor) -> Tensor:

@@ -29,13 +29,13 @@ def prove_preprocessing(
     _check_crop(ours)
     with Image.open(photograph_file("cat")) as file:
         picture = file.convert("RGB")
-    found, expected = ours(picture)[0], theirs(picture).squeeze(0)  # (C, H, W) each
-    if found.shape != expected.shape:
+    actual, expected = ours(picture)[0], theirs(picture).squeeze(0)  # (C, H, W) each
+    if actual.shape != expected.shape:
         raise ValueError(
-            f"preprocessing isn't equal: {tuple(expected.shape)} by the library, {tuple(found.shape)} by us"
+            f"preprocessing isn't equal: {tuple(expected.shape)} by the library, {tuple(actual.shape)} by us"
         )
-    std = found.new_tensor(ours.std)[:, None, None]  # (C, 1, 1)
-    levels = ((found - expected) * std).abs().max().item() / LEVEL
+    std = actual.new_tensor(ours.std)[:, None, None]  # (C, 1, 1)
+    levels = ((actual - expected) * std).abs().max().item() / LEVEL
     if not levels <= allowed:
         raise ValueError(
             f"its preprocessing isn't one that Preprocessing can express: on a photograph it differs from {ours} by "

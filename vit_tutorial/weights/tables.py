@@ -215,16 +215,16 @@ def to_theirs(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tens
     Raises:
         ValueError: tensors of ours that have no place there, or another shape: which.
     """
-    left = dict(ours)
+    rest = dict(ours)
     for our, names, layout in rows_of(table, state):
-        if our in left:
+        if our in rest:
             views = [_as_ours(state[name], layout) for name in names]
-            for view, part in zip(views, _parts(our, left.pop(our), len(views)), strict=True):
+            for view, part in zip(views, _parts(our, rest.pop(our), len(views)), strict=True):
                 if view.shape != part.shape:
                     raise ValueError(f"{our} has the shape {tuple(part.shape)}, {names[0]} {tuple(view.shape)}")
                 view.copy_(part)
-    if left:
-        raise ValueError(f"these tensors have no place there: {', '.join(left)}")
+    if rest:
+        raise ValueError(f"these tensors have no place there: {', '.join(rest)}")
 
 
 def _as_ours(tensor: Tensor, layout: str) -> Tensor:

@@ -178,12 +178,12 @@ def preprocessing(processor: Any) -> Preprocessing:
     side = size.get("shortest_edge") or size.get("height")
     if side is None or (size.get("shortest_edge") and not cropped) or not processor.do_resize:
         raise ValueError(f"its processor resizes to {size}, and crops to {crop_size or 'nothing'}: no fixed size")
-    made = crop_size if cropped else size
+    output = crop_size if cropped else size
     ours = Preprocessing(
-        (made["height"], made["width"]),
+        (output["height"], output["width"]),
         tuple(processor.image_mean) if processor.do_normalize else (0.0, 0.0, 0.0),
         tuple(processor.image_std) if processor.do_normalize else (1.0, 1.0, 1.0),
-        crop=made["height"] / side if cropped else "none",
+        crop=output["height"] / side if cropped else "none",
         interpolation=PILImageResampling(processor.resample).name.lower(),
         squash=cropped and not size.get("shortest_edge"),
         corner="floored",
