@@ -94,8 +94,8 @@ def measure(name: str, model: vt.ViT, images: Tensor, labels: Tensor) -> None:
         if sheet.read(CSV, model=name, changed=changed, block=block, head=head):
             continue
         with hooked(register):
-            found = answers(model, images)
-        right, same = (found == labels).sum().item(), (found == whole).sum().item()
+            classes = answers(model, images)
+        right, same = (classes == labels).sum().item(), (classes == whole).sum().item()
         sheet.add(CSV, COLUMNS, (name, changed, block, head, len(images), right, same))
 
 

@@ -94,8 +94,8 @@ def fixed(order: Tensor) -> Choose:
     """Drop the same places in all images, the last ones of an order (N,) first."""
 
     def choose(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
-        left = order[order < k.shape[2] - protected]  # (T - protected,), in the order of the places
-        return tokens.drop_lowest(-torch.cat([torch.zeros(protected), left]).expand(len(k), -1), r, protected)
+        ranks = order[order < k.shape[2] - protected]  # (T - protected,), in the order of the places
+        return tokens.drop_lowest(-torch.cat([torch.zeros(protected), ranks]).expand(len(k), -1), r, protected)
 
     return choose
 
@@ -134,8 +134,8 @@ def embedded(model: vt.ViT, images: Tensor) -> Tensor:
 def accuracy(folder: str | None) -> None:
     for name, numbers in FEWER.items():
         done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY, model=name)}
-        drawn = [(way, draw) for way, (_, draws) in WAYS.items() for draw in range(draws)]
-        todo = [(way, r, draw) for r in numbers for way, draw in drawn if (way, r, draw) not in done]
+        pairs = [(way, draw) for way, (_, draws) in WAYS.items() for draw in range(draws)]
+        todo = [(way, r, draw) for r in numbers for way, draw in pairs if (way, r, draw) not in done]
         if todo:
             model, _, prepare = loaded(name)
             images, labels = held_out(name, folder)
@@ -147,14 +147,14 @@ def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, todo: lis
     z, merged = embedded(model, images), {}
     whole = ship.logits_of(model, z)
     if not sheet.read(ACCURACY, model=name, way="whole"):
-        sheet.add(ACCURACY, COLUMNS, [name, "whole", 0, 0, *ship.counted(whole, whole, labels), 0, 0])
+        sheet.add(ACCURACY, COLUMNS, [name, "whole", 0, 0, *ship.pair_counts(whole, whole, labels), 0, 0])
     for way, r, draw in todo:
         if r not in merged:
             merged[r] = ship.logits_of(FewerTokens(model, r), z)
         torch.manual_seed(draw)
-        found = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), z)
-        against = ship.counted(merged[r], found, labels)[2:]
-        sheet.add(ACCURACY, COLUMNS, [name, way, r, draw, *ship.counted(whole, found, labels), *against])
+        logits = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), z)
+        against = ship.pair_counts(merged[r], logits, labels)[2:]
+        sheet.add(ACCURACY, COLUMNS, [name, way, r, draw, *ship.pair_counts(whole, logits, labels), *against])
 
 
 class Shrunk(torch.nn.Module):
@@ -185,11 +185,11 @@ def rivals(folder: str | None) -> None:
         whole, merged = (ship.logits_of(form, images) for form in (model, FewerTokens(model, r)))
         for way in todo:
             if way == rival:
-                found = ship.logits_of(loaded(rival).model if rival in RUNS else Shrunk(model), images)
+                logits = ship.logits_of(loaded(rival).model if rival in RUNS else Shrunk(model), images)
             else:
-                found = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), images)
-            against = ship.counted(merged, found, labels)[2:]
-            sheet.add(ACCURACY, COLUMNS, [name, way, r, 0, *ship.counted(whole, found, labels), *against])
+                logits = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), images)
+            against = ship.pair_counts(merged, logits, labels)[2:]
+            sheet.add(ACCURACY, COLUMNS, [name, way, r, 0, *ship.pair_counts(whole, logits, labels), *against])
 
 
 # ---- Trained for it ----------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def tuned(
         optimizer.step()
         schedule.step()
     test = prepare(scored_on[0])
-    return ship.counted(ship.logits_of(whole, test), ship.logits_of(form.eval(), test), scored_on[1])
+    return ship.pair_counts(ship.logits_of(whole, test), ship.logits_of(form.eval(), test), scored_on[1])
 
 
 # ---- Speed -------------------------------------------------------------------------------------------------------
@@ -247,16 +247,16 @@ def parts_of(model: vt.ViT, r: int, choose: Choose, images: Tensor) -> tuple[lis
     choosing: list[Call] = []
     moving: list[Call] = []
 
-    def chosen(*args: Any) -> Tensor:
+    def choose_and_note(*args: Any) -> Tensor:
         choosing.append(partial(choose, *args))
         return choose(*args)
 
-    def moved(*args: Any, move: Callable[..., tuple[Tensor, Tensor]] = tokens.merge) -> tuple[Tensor, Tensor]:
+    def merge_and_note(*args: Any, move: Callable[..., tuple[Tensor, Tensor]] = tokens.merge) -> tuple[Tensor, Tensor]:
         moving.append(partial(move, *args))
         return move(*args)
 
-    with patch.object(tokens, "merge", moved):
-        FewerTokens(model, r, chosen)(images)
+    with patch.object(tokens, "merge", merge_and_note):
+        FewerTokens(model, r, choose_and_note)(images)
     return choosing, moving
 
 
@@ -265,7 +265,7 @@ def all_of(calls: list[Call]) -> None:
         call()
 
 
-def counted(config: vt.ViTConfig, r: int) -> dict[str, float]:
+def macs_shares(config: vt.ViTConfig, r: int) -> dict[str, float]:
     """Multiplications of each form and part, as shares of the whole model's."""
     D, d, whole = config.dim, config.dim // config.num_heads, tokens.count_macs(config, 0)
     before = tokens.tokens_left(config.num_tokens, r, config.depth)[:-1]  # tokens that each block chooses from
@@ -288,15 +288,15 @@ def rivals_of(name: str, model: vt.ViT, images: Tensor) -> dict[str, tuple[Call,
 
     Weights are random: seconds don't depend on them.
     """
-    found: dict[str, tuple[Call, float]] = {}
+    calls: dict[str, tuple[Call, float]] = {}
     for rival, (of, r) in RIVALS.items():
         if of.removesuffix(" again") == name:
             other = vt.ViT(replace(model.config, **RUNS[rival][1])).eval() if rival in RUNS else Shrunk(model)
             macs = vt.count_macs(other.small.config if isinstance(other, Shrunk) else other.config)
-            found[rival] = partial(other, images), macs / vt.count_macs(model.config)
+            calls[rival] = partial(other, images), macs / vt.count_macs(model.config)
             merged = tokens.count_macs(model.config, r) / vt.count_macs(model.config)
-            found[f"merge similar, r = {r}"] = partial(FewerTokens(model, r), images), merged
-    return found
+            calls[f"merge similar, r = {r}"] = partial(FewerTokens(model, r), images), merged
+    return calls
 
 
 def speed(process: int) -> None:
@@ -315,7 +315,7 @@ def speed(process: int) -> None:
         sides = config.image_size
         images = torch.randn(batch, config.in_channels, *sides, generator=torch.Generator().manual_seed(1))
         calls: dict[str, Call] = {"whole": partial(model, images)}
-        shares = counted(config, r)
+        shares = macs_shares(config, r)
         with torch.inference_mode():
             for form, choose in {"merged": tokens.merge_similar, "dropped": tokens.drop_least_attended}.items():
                 calls[form] = partial(FewerTokens(model, r, choose), images)
@@ -327,8 +327,8 @@ def speed(process: int) -> None:
         for form, times in seconds.items():
             ratio = statistics.median(a / b for a, b in zip(times, seconds["whole"], strict=True))
             row = [name, config.num_tokens, batch, form, 0 if form == "whole" else r, f"{shares[form]:.5f}"]
-            measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", ship.ROUNDS, process
-            sheet.add(SPEED, columns, [*row, *measured])
+            times_and_rounds = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", ship.ROUNDS, process
+            sheet.add(SPEED, columns, [*row, *times_and_rounds])
 
 
 # ---- Table -------------------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def smooth(images: Tensor, holes: Tensor, rounds: int) -> Tensor:
 
 def linear(images: Tensor, holes: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
     """mean[h] + C[h, v] C[v, v]⁻¹ (x[v] - mean[v]) for the hidden pixels h and the visible ones v of each picture."""
-    x, seen = images.flatten(1) - mean, ~holes.flatten(1)  # (B, C·H·W)
+    x, visible = images.flatten(1) - mean, ~holes.flatten(1)  # (B, C·H·W)
     weights = torch.zeros_like(x)  # C[v, v]⁻¹ (x[v] - mean[v]) in the places of v
-    for weight, each, v in zip(weights, x, seen, strict=True):
+    for weight, each, v in zip(weights, x, visible, strict=True):
         factor = torch.linalg.cholesky(covariance[v][:, v])
         weight[v] = torch.cholesky_solve(each[v][:, None], factor)[:, 0]
     return torch.where(holes, (mean + weights @ covariance).view_as(images).clamp(0, 1), images)
@@ -84,16 +84,16 @@ def main() -> None:
         "untrained": torch.cat([selfsup.reconstruct(untrained, *part) for part in parts]),
         "nothing hidden": images,
     }
-    found: dict[str, dict[str, Tensor]] = {"squared error": {}, "recognised (%)": {}}  # {measure: {filling: (B,)}}
-    for name, filled in fillings.items():
-        found["squared error"][name] = ((filled - images).square() * holes).sum(dim=(1, 2, 3)) / holes.sum(
+    scores: dict[str, dict[str, Tensor]] = {"squared error": {}, "recognised (%)": {}}  # {measure: {filling: (B,)}}
+    for name, pictures in fillings.items():
+        scores["squared error"][name] = ((pictures - images).square() * holes).sum(dim=(1, 2, 3)) / holes.sum(
             dim=(1, 2, 3)
         )
         with torch.inference_mode():
-            said = torch.cat([judge.eval()(prepare(part)).argmax(dim=1) for part in filled.split(250)])
-        found["recognised (%)"][name] = 100.0 * (said == labels)
+            answers = torch.cat([judge.eval()(prepare(part)).argmax(dim=1) for part in pictures.split(250)])
+        scores["recognised (%)"][name] = 100.0 * (answers == labels)
     CSV.unlink(missing_ok=True)
-    for measure, by in found.items():
+    for measure, by in scores.items():
         for name, values in by.items():
             less = by["painter"] - values
             numbers = (values.mean(), less.mean(), sheet.half(less.tolist()))

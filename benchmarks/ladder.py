@@ -121,14 +121,14 @@ def shares() -> dict[tuple[str, float, int], float]:
 
 def means(recipe: str) -> dict[float, float]:
     """The mean of the mistakes in percent over the seeds that choose, by rate."""
-    found = shares()
-    rates = sorted({rate for name, rate, _ in found if name == recipe})
-    return {rate: statistics.mean(found[recipe, rate, seed] for seed in SEARCH) for rate in rates}
+    shares_by_run = shares()
+    rates = sorted({rate for name, rate, _ in shares_by_run if name == recipe})
+    return {rate: statistics.mean(shares_by_run[recipe, rate, seed] for seed in SEARCH) for rate in rates}
 
 
 def best(recipe: str) -> float:
-    found = means(recipe)
-    return min(found, key=found.__getitem__)
+    shares_by_run = means(recipe)
+    return min(shares_by_run, key=shares_by_run.__getitem__)
 
 
 def main() -> None:

@@ -100,23 +100,23 @@ def digits(purpose: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     images, test = ((pixels - data.mean[0]) / data.std[0] for pixels in (images, test))
     torch.manual_seed(0)
     held_out = torch.rand(len(labels)) < 0.2
-    asked, right = (test, test_labels) if purpose == "report" else (images[held_out], labels[held_out])
-    return images[~held_out], labels[~held_out], asked, right
+    questions, right = (test, test_labels) if purpose == "report" else (images[held_out], labels[held_out])
+    return images[~held_out], labels[~held_out], questions, right
 
 
 def run(purpose: str, order: str, warmup: int, rate: float, seeds: list[int]) -> list[list[object]]:
     """A row for each seed."""
-    mine, answers, asked, right = digits(purpose)
+    mine, answers, questions, right = digits(purpose)
     models = [model_of(order, seed, 2 if purpose == "2 blocks" else DEPTH) for seed in seeds]
 
     def batch(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(answers), (BATCH,), generator=generator)
-        return mine[chosen], answers[chosen]
+        rows = torch.randint(len(answers), (BATCH,), generator=generator)
+        return mine[rows], answers[rows]
 
     steps = STEPS // 2 if "blocks" in purpose else STEPS * (3 if purpose == "longer" else 1)
     begin = time.process_time()
     answer, losses = together.fit(models, seeds, batch, rate, steps=steps, warmup=warmup)
-    accuracy = (answer(asked).argmax(dim=-1) == right).double().mean(dim=1)  # (seeds,)
+    accuracy = (answer(questions).argmax(dim=-1) == right).double().mean(dim=1)  # (seeds,)
     last = losses[-20:].mean(dim=0)
     seconds = (time.process_time() - begin) / len(seeds)
     return [

@@ -208,8 +208,8 @@ def logits_of(model: vt.ViT, images: Tensor, kept: int) -> Tensor:
     """(B, 3, 32, 32) -> (B, K) by the class token and ``kept`` of the 64 patches, other ones in each image."""
     z = model.embed(images)  # (B, 65, D)
     if kept < 64:
-        chosen = 1 + torch.rand(len(z), 64).argsort(1)[:, :kept]  # (B, kept)
-        patches = z.gather(1, chosen[..., None].expand(-1, -1, CONFIG.dim))  # (B, kept, D)
+        places = 1 + torch.rand(len(z), 64).argsort(1)[:, :kept]  # (B, kept)
+        patches = z.gather(1, places[..., None].expand(-1, -1, CONFIG.dim))  # (B, kept, D)
         z = torch.cat([z[:, :1], patches], dim=1)  # (B, 1 + kept, D)
     return model.head(model.norm(model.blocks(z))[:, 0])  # type: ignore[no-any-return]
 
@@ -228,9 +228,9 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor, data: dict[str, T
 
 def optimizers(model: vt.ViT) -> list[torch.optim.Optimizer]:
     """Muon for the blocks' matrices (torch.optim.Muon), AdamW for all else."""
-    named = list(model.named_parameters())
-    matrices = [parameter for name, parameter in named if name.startswith("blocks") and parameter.ndim == 2]
-    others = [parameter for name, parameter in named if not (name.startswith("blocks") and parameter.ndim == 2)]
+    parameters = list(model.named_parameters())
+    matrices = [parameter for name, parameter in parameters if name.startswith("blocks") and parameter.ndim == 2]
+    others = [parameter for name, parameter in parameters if not (name.startswith("blocks") and parameter.ndim == 2)]
     decayed = [parameter for parameter in others if parameter.ndim > 1]
     plain = [parameter for parameter in others if parameter.ndim == 1]
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]

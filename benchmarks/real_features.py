@@ -195,11 +195,11 @@ def measure(model: vt.ViT, image: Tensor) -> dict[str, Tensor]:
 def after_each_block(model: vt.ViT, image: Tensor) -> Tensor:
     """Our tokens (13, T, D) for an image (1, 3, H, W): before the first block, and after each."""
     z = model.embed(image)  # (1, T, D)
-    found = [z]
+    states = [z]
     for block in model.blocks:
         z = block(z)
-        found.append(z)
-    return torch.cat(found)
+        states.append(z)
+    return torch.cat(states)
 
 
 @torch.inference_mode()
@@ -302,7 +302,7 @@ def normalised(name: str, preprocess: vt.data.Preprocessing) -> Tensor:
 def write_features(model: vt.ViT, preprocess: vt.data.Preprocessing, folder: Path) -> None:
     """A file for each photograph, and one for the basis that they have in common."""
     measured = {name: measure(model, normalised(name, preprocess)) for name in SOURCES}
-    tokens = torch.stack([found["tokens"] for found in measured.values()])  # (7, 1369, 384)
+    tokens = torch.stack([arrays["tokens"] for arrays in measured.values()])  # (7, 1369, 384)
     centre, components = principal_components(tokens)
     values = (tokens - centre) @ components.T  # (7, 1369, 64)
     least, most = values.amin(dim=(0, 1)), values.amax(dim=(0, 1))
@@ -310,9 +310,9 @@ def write_features(model: vt.ViT, preprocess: vt.data.Preprocessing, folder: Pat
     write_arrays(
         folder / "basis.npz", {"components": components.half(), "centre": centre, "least": least, "step": step}
     )
-    for (name, found), value in zip(measured.items(), values, strict=True):
+    for (name, arrays), value in zip(measured.items(), values, strict=True):
         coded = ((value - least) / step).round().to(torch.uint8)  # (1369, 64)
-        write_arrays(folder / f"{name}.npz", stored(found, name, coded))
+        write_arrays(folder / f"{name}.npz", stored(arrays, name, coded))
 
 
 def write_arrays(file: Path, arrays: dict[str, Tensor]) -> None:

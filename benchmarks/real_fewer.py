@@ -96,8 +96,8 @@ def first_three(z: Tensor) -> tuple[Tensor, Tensor]:
 def colours_left(full: Tensor, z: Tensor) -> float:
     """The share of the variance of the first three components that is left."""
     centre, directions = first_three(full)
-    wanted, found = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
-    return 1 - ((wanted - found).square().sum() / wanted.square().sum()).item()
+    expected, actual = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
+    return 1 - ((expected - actual).square().sum() / expected.square().sum()).item()
 
 
 def ridge(z: Tensor, mask: Tensor, strength: float = 1000.0) -> Tensor:
@@ -109,8 +109,8 @@ def ridge(z: Tensor, mask: Tensor, strength: float = 1000.0) -> Tensor:
 
 def overlap(z: Tensor, weights: Tensor, mask: Tensor) -> float:
     """Intersection over union, in percent."""
-    found = z @ weights[:-1] + weights[-1] > 0
-    return 100 * ((found & mask).sum() / (found | mask).sum()).item()
+    actual = z @ weights[:-1] + weights[-1] > 0
+    return 100 * ((actual & mask).sum() / (actual | mask).sum()).item()
 
 
 def operations(config: vt.ViTConfig, way: str, r: int) -> int:
@@ -125,9 +125,9 @@ def operations(config: vt.ViTConfig, way: str, r: int) -> int:
 def painted(full: Tensor, z: Tensor) -> Tensor:
     """Tokens z (N, D) in the colours of ``full``, (rows, columns, 3) in 8 bits."""
     centre, directions = first_three(full)
-    wanted, found = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
-    low, high = wanted.quantile(0.01, dim=0), wanted.quantile(0.99, dim=0)
-    return (255 * ((found - low) / (high - low)).clamp(0, 1)).round().to(torch.uint8).unflatten(0, GRID)
+    expected, actual = (full - centre) @ directions, (z - centre) @ directions  # (N, 3)
+    low, high = expected.quantile(0.01, dim=0), expected.quantile(0.99, dim=0)
+    return (255 * ((actual - low) / (high - low)).clamp(0, 1)).round().to(torch.uint8).unflatten(0, GRID)
 
 
 def main() -> None:
@@ -155,12 +155,12 @@ def main() -> None:
             z = of_smaller(state, config, image, side)
             forms.append(("smaller picture", 0, side * side + 1, macs, z))
         for way, r, left, macs, z in forms:
-            share, found = macs / vt.count_macs(config), colours_left(full[name], z)
-            row = [name, way, r, left, f"{share:.3f}", f"{found:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]
+            share, colours = macs / vt.count_macs(config), colours_left(full[name], z)
+            row = [name, way, r, left, f"{share:.3f}", f"{colours:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]
             sheet.add(CSV, COLUMNS, row)
             pictures.setdefault(f"{name} {way}", []).append(painted(full[name], z))
-    shown = {key: torch.stack(found).numpy() for key, found in pictures.items() if key.split()[0] in SHOWN}
-    np.savez_compressed(CSV.with_suffix(".npz"), **shown)
+    arrays = {key: torch.stack(parts).numpy() for key, parts in pictures.items() if key.split()[0] in SHOWN}
+    np.savez_compressed(CSV.with_suffix(".npz"), **arrays)
 
 
 if __name__ == "__main__":

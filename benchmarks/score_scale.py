@@ -68,8 +68,8 @@ def complete(purpose: str, case: Case, rate: float) -> None:
         torch.manual_seed(seed)
         models.append(Reader(width, scale))
     answer, _ = together.fit(models, seeds, batch, rate, steps=MORE_STEPS if purpose == "longer" else STEPS)
-    read, wanted = batch(torch.Generator().manual_seed(0), 1000)
-    right = (answer(read).argmax(dim=-1) == wanted).double().mean(dim=1)  # (seeds,)
+    read, answers = batch(torch.Generator().manual_seed(0), 1000)
+    right = (answer(read).argmax(dim=-1) == answers).double().mean(dim=1)  # (seeds,)
     seconds = (time.process_time() - begin) / len(seeds)
     for seed, share in zip(seeds, right.tolist(), strict=True):
         sheet.add(CSV, COLUMNS, [purpose, *case, rate, seed, f"{share:.4f}", f"{seconds:.1f}"])

@@ -101,8 +101,8 @@ def dictionary(data: Data) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     values, vectors = torch.linalg.eigh((some - mean).T @ (some - mean) / len(some))
     white = vectors / (values + 0.1).sqrt() @ vectors.T  # (108, 108)
     some = (some - mean) @ white
-    found = MiniBatchKMeans(WORDS, batch_size=4096, n_init=1, max_iter=30, random_state=0).fit(some)
-    words = torch.from_numpy(found.cluster_centers_).float()
+    means = MiniBatchKMeans(WORDS, batch_size=4096, n_init=1, max_iter=30, random_state=0).fit(some)
+    words = torch.from_numpy(means.cluster_centers_).float()
     return mean, white, {"patch dictionary": words, "random patches": some[torch.randperm(len(some))[:WORDS]]}
 
 
@@ -121,7 +121,7 @@ def by_words(images: Tensor, mean: Tensor, white: Tensor, words: Tensor) -> Tens
 def by_blocks(encoder: vt.ViT, images: Tensor, data: Data) -> Features:
     """The patches' tokens after three of the blocks, pooled in two ways."""
     mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
-    found: dict[str, list[Tensor]] = {reading: [] for reading in READINGS["painter"]}
+    features: dict[str, list[Tensor]] = {reading: [] for reading in READINGS["painter"]}
     for part in images.split(250):
         with torch.autocast("cpu", torch.bfloat16):
             z = encoder.embed((part.float() / 255 - mean) / std)  # (B, 65, D)
@@ -129,9 +129,9 @@ def by_blocks(encoder: vt.ViT, images: Tensor, data: Data) -> Features:
                 z = block(z)
                 if number in (2, 4, 6):
                     maps = encoder.norm(z)[:, 1:].float().transpose(1, 2).unflatten(2, (8, 8))  # (B, D, 8, 8)
-                    found[f"block {number}, mean"].append(quarters(maps, 1))
-                    found[f"block {number}, quarters"].append(quarters(maps))
-    return {reading: torch.cat(parts) for reading, parts in found.items()}
+                    features[f"block {number}, mean"].append(quarters(maps, 1))
+                    features[f"block {number}, quarters"].append(quarters(maps))
+    return {reading: torch.cat(parts) for reading, parts in features.items()}
 
 
 class Extractors:
@@ -196,7 +196,7 @@ def probe(X: dict[str, Tensor], each: int, seed: int, data: Data) -> Iterator[tu
             return
 
 
-def chosen(name: str) -> str:
+def reading_of(name: str) -> str:
     if len(READINGS[name]) == 1:
         return READINGS[name][0]
     return best("reading", name)
@@ -215,15 +215,15 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
             continue
         part, counts = ("reading", (50,)) if seed == 100 else ("probe", LABELS)
         done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
-        readings = READINGS[name] if seed == 100 else (chosen(name),)
+        readings = READINGS[name] if seed == 100 else (reading_of(name),)
         keys = [(part, name, reading, str(each), str(seed)) for reading in readings for each in counts]
         if not set(keys) - done:
             continue
         X = extractors.draw(name, seed)
         for key in keys:
             if key not in done:
-                one = {split: found[key[2]] for split, found in X.items()}
-                held, penalty, test = max(probe(one, int(key[3]), seed, data), key=lambda found: found[0])
+                one = {split: features[key[2]] for split, features in X.items()}
+                held, penalty, test = max(probe(one, int(key[3]), seed, data), key=lambda triple: triple[0])
                 sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
@@ -268,29 +268,29 @@ def masking(folder: str, seeds: int, out: Path) -> None:
             images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
             X = {split: by_small(encoder, some, data) for split, some in images.items()}
             for key in keys:
-                held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda found: found[0])
+                held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda triple: triple[0])
                 sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
 def report() -> None:
     """Test accuracies, and a contender's lead, paired by seed."""
-    table("probe", "painter", {name: f"{name}: {chosen(name)}" for name in READINGS})
+    table("probe", "painter", {name: f"{name}: {reading_of(name)}" for name in READINGS})
     print()
     table("masking", "three quarters hidden", {name: name for name in HIDDEN})
 
 
 def table(part: str, first: str, names: dict[str, str]) -> None:
-    found: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in names}
+    scores: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in names}
     for row in sheet.read(CSV, part=part):
-        found[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
+        scores[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
-    for name, by in found.items():
+    for name, by in scores.items():
         cells = (sheet.interval(list(by[each].values())) for each in LABELS)
         print(f"| {names[name]} | " + " | ".join(cells) + " |")
-    for name, by in found.items():
+    for name, by in scores.items():
         if name != first:
-            pairs = ([right - by[each][seed] for seed, right in found[first][each].items()] for each in LABELS)
+            pairs = ([right - by[each][seed] for seed, right in scores[first][each].items()] for each in LABELS)
             print(f"| {first} less {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
 
 

@@ -145,9 +145,9 @@ def logits_of(answer: Answer, images: Tensor, batch: int = 250) -> Tensor:
         return torch.cat([answer(some) for some in torch.split(images, batch)])
 
 
-def counted(expected: Tensor, found: Tensor, labels: Tensor) -> list[int]:
+def pair_counts(expected: Tensor, logits: Tensor, labels: Tensor) -> list[int]:
     """Images, how many are right, and on how many only torch or only this form is right."""
-    ours, theirs = expected.argmax(1) == labels, found.argmax(1) == labels
+    ours, theirs = expected.argmax(1) == labels, logits.argmax(1) == labels
     return [len(labels), int(theirs.sum()), int((ours & ~theirs).sum()), int((theirs & ~ours).sum())]
 
 
@@ -161,9 +161,9 @@ def accuracy(folder: str | None) -> None:
         with tempfile.TemporaryDirectory() as files:
             for form, answer, size in forms(trained, Path(files), trained.preprocess(to_calibrate(name, folder))):
                 if (name, form) not in done:
-                    found = logits_of(answer, images)
-                    off = (found - expected).abs().max() / expected.abs().max()
-                    row = [name, form, size, *counted(expected, found, labels), f"{off:.2g}"]
+                    logits = logits_of(answer, images)
+                    off = (logits - expected).abs().max() / expected.abs().max()
+                    row = [name, form, size, *pair_counts(expected, logits, labels), f"{off:.2g}"]
                     sheet.add(ACCURACY, ["model", "form", "bytes", *PAIRED, "largest_off"], row)
 
 
@@ -179,8 +179,8 @@ def bits(folder: str | None) -> None:
             for scale in ("tensor", "row"):
                 if (what, scale, number) not in done:
                     few_bits = partial(fake_quantise, bits=number, per_row=scale == "row")
-                    found = logits_of(rounded_copy(model, what, few_bits), images)
-                    row = ["photographs", what, scale, number, *counted(expected, found, labels)]
+                    logits = logits_of(rounded_copy(model, what, few_bits), images)
+                    row = ["photographs", what, scale, number, *pair_counts(expected, logits, labels)]
                     sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
 
 
@@ -216,9 +216,9 @@ def real(folder: str) -> None:
             row: list[object] = ["ViT-S/14", form, path.stat().st_size, f"{statistics.median(ratios):.2f}"]
             for vnni in (True, False):
                 model = trained.model if form == "float32" else INT8[form].of(trained.model, vnni=vnni)
-                found = patches_of(model, images)
-                cosine = (exact * found).sum(dim=2)  # (B, N)
-                row += [f"{cosine.median():.4f}", f"{cosine.min():.4f}", f"{kept_matches(exact, found):.3f}"]
+                rounded = patches_of(model, images)
+                cosine = (exact * rounded).sum(dim=2)  # (B, N)
+                row += [f"{cosine.median():.4f}", f"{cosine.min():.4f}", f"{same_matches(exact, rounded):.3f}"]
             sheet.add(REAL, REAL_COLUMNS, row)
 
 
@@ -227,9 +227,9 @@ def patches_of(model: vt.ViT, images: Tensor) -> Tensor:
     return nn.functional.normalize(model.features(images)[:, model.config.prefix_tokens :], dim=2)
 
 
-def kept_matches(exact: Tensor, found: Tensor) -> float:
+def same_matches(exact: Tensor, rounded: Tensor) -> float:
     """For each patch of the first picture, the most similar one of the second: how many stay the same."""
-    before, after = ((tokens[0] @ tokens[1].T).argmax(dim=1) for tokens in (exact, found))
+    before, after = ((tokens[0] @ tokens[1].T).argmax(dim=1) for tokens in (exact, rounded))
     return float((before == after).float().mean())
 
 

@@ -240,12 +240,12 @@ def peak_bytes(run: Run) -> int:
 
 def torchvision_maps(model: nn.Module, images: Tensor) -> Tensor:
     """The usual recipe: make the last layer's nn.MultiheadAttention return its weights."""
-    attention, kept = model.encoder.layers[-1].self_attention, []
+    attention, captured = model.encoder.layers[-1].self_attention, []
     plain = attention.forward
 
     def forward(q: Tensor, k: Tensor, v: Tensor, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         output, weights = plain(q, k, v, need_weights=True, average_attn_weights=False)
-        kept.append(weights)
+        captured.append(weights)
         return output, weights
 
     attention.forward = forward
@@ -253,7 +253,7 @@ def torchvision_maps(model: nn.Module, images: Tensor) -> Tensor:
         model(images)
     finally:
         attention.forward = plain
-    return kept[0]
+    return captured[0]
 
 
 def memory(batch: int = 1) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import importlib
 import importlib.util
 import io
 import json
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import hostile
@@ -557,6 +558,14 @@ def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
     (tmp_path / "in").mkdir()
     with tool.FileLock(tmp_path / "grading.lock"), pytest.raises(tool.GradingError, match="being graded already"):
         tool.grade(tmp_path / "in", tmp_path, sandboxed)
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(1.7, 20), (1.0, 20), (0.25, 80), (0.001, 200)])
+def test_a_busy_machine_makes_no_limit_harder(tool, monkeypatch, share, seconds):
+    program = importlib.import_module("execute_notebook")
+    monkeypatch.setattr(program.psutil, "Process", lambda: SimpleNamespace(create_time=lambda: time.time() - 100))
+    monkeypatch.setattr(program.time, "process_time", lambda: 100 * share)
+    assert program.stretched(20) == seconds
 
 
 # ---- Tricks ------------------------------------------------------------------------------------------------------
