@@ -1,4 +1,4 @@
-"""Takes README's moving picture of the live page: a seven is drawn, named, and followed through the model.
+"""Takes README's moving picture of the live page: a seven is strokes, named, and followed through the model.
 
     python tools/live_picture.py            writes assets/live.gif
 
@@ -35,25 +35,25 @@ def draw(page: Page) -> list[Image.Image]:
     """The lines of SEVEN, with the mouse, and what is seen after each of their parts."""
     box = page.locator(".pad > canvas").bounding_box()
     assert box is not None
-    seen = []
+    shots = []
     for line in SEVEN:
         places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in line]
         page.mouse.move(*places[0])
         page.mouse.down()
         for x, y in places[1:]:
             page.mouse.move(x, y, steps=8)
-            seen.append(frame(page))
+            shots.append(frame(page))
         page.mouse.up()
-    return seen
+    return shots
 
 
 def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
     """Attention as it happens, at some beats."""
-    seen = []
+    shots = []
     for beat in beats:
         page.locator('[name="beat"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
-        seen.append(frame(page))
-    return seen
+        shots.append(frame(page))
+    return shots
 
 
 def main() -> None:
@@ -66,18 +66,18 @@ def main() -> None:
         page.goto(path.as_uri())
         page.wait_for_selector("[data-ready]")
         page.get_by_text("Clear", exact=True).click()
-        drawn = [frame(page), *draw(page)]
-        frames, times = [drawn[-1]], [1500]
+        strokes = [frame(page), *draw(page)]
+        frames, times = [strokes[-1]], [1500]
         for stop in range(1, STOPS + 1):
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
             beats = {STOPS - 1: BEATS["look"], STOPS: BEATS["take"]}.get(stop, ())
-            seen = watch(page, beats) or [frame(page)]
-            frames += seen
-            times += [400] * (len(seen) - 1) + [1800]
+            shots = watch(page, beats) or [frame(page)]
+            frames += shots
+            times += [400] * (len(shots) - 1) + [1800]
         browser.close()
-    frames += drawn[:-1]  # last, so that a still of the picture shows a seven that is named
-    times += [500] * (len(drawn) - 1)
+    frames += strokes[:-1]  # last, so that a still of the picture shows a seven that is named
+    times += [500] * (len(strokes) - 1)
     sheet = Image.new("RGB", (WIDTH, sum(shot.height for shot in frames)))  # one palette for all frames
     for number, shot in enumerate(frames):
         sheet.paste(shot, (0, number * shot.height))
