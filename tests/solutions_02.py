@@ -134,11 +134,6 @@ def rows(cls_token, x):
     return cls_token.expand(len(x), -1, -1)
 
 
-def embed_in_place(x, cls_token, position):
-    x += position[:, 1:]
-    return torch.cat([rows(cls_token + position[:, :1], x), x], dim=1)
-
-
 class TurnedTable(ByExpand):
     def parameters_of(self, tokens, dim):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
@@ -204,7 +199,6 @@ WRONG = {
             lambda x, c, p: torch.cat([embed_by_expand(x, c, p), c.expand(len(x), -1, -1)], 1),
             "too many",
         ),
-        Wrong("in place", embed_in_place, "argument 1 was changed in place"),
     ],
     "embeddings": [
         Wrong("a table turned", TurnedTable, "position has shape"),

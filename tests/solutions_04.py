@@ -98,14 +98,6 @@ def tanh_of_the_square(x):
     return x / 2 * (1 + torch.tanh(ROOT * (x + 0.044715 * x**2)))
 
 
-def tanh_in_place(x):
-    return x.div_(2) * (1 + torch.tanh(ROOT * (2 * x + 0.044715 * (2 * x) ** 3)))
-
-
-def gelu_flat_list(x):
-    return [value * (1 + math.erf(value / 2**0.5)) / 2 for value in x.flatten().tolist()]
-
-
 class Detached(Plain):
     def forward(self, x):
         return super().forward(x).detach()
@@ -139,11 +131,9 @@ WRONG = {
     "gelu": [
         Wrong("a missing 1", lambda x: x * torch.erf(x / 2**0.5) / 2, "GELU multiplies x by a probability"),
         Wrong("math's erf", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, "raised ValueError"),
-        Wrong("a flat list", gelu_flat_list, "expected a torch.Tensor"),
     ],
     "gelu_tanh": [
         Wrong("a square", tanh_of_the_square, "GELU multiplies x by a probability"),
-        Wrong("in place", tanh_in_place, "changed in place"),
         Wrong("math's tanh", lambda x: math.tanh(x), "raised"),
     ],
     "mlp": [

@@ -127,12 +127,6 @@ WRONG = {
         Wrong("once passed: the package's", positions_of_the_package, "the package's own GridPosition"),
     ],
     "offset_index": [
-        Wrong(
-            "nested lists",
-            changed(offsets_by_loop, torch.Tensor.tolist),
-            "result is a list, expected a torch.Tensor",
-            never="What your numbers show",
-        ),
         Wrong("columns first", lambda grid: offsets_by_loop(grid[::-1])),
     ],
     "biased_attention": [

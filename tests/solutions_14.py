@@ -164,9 +164,5 @@ WRONG = {
     ],
     "redrawn_runs": [
         Wrong("one draw", changed(drawn_by_powers, lambda drawn: drawn[0]), "has shape"),
-        Wrong(
-            "other rows",
-            lambda fitted, loss, rows: drawn_by_powers(fitted, loss, torch.randint(len(loss), rows.shape)),
-        ),
     ],
 }

@@ -242,22 +242,6 @@ def _layer(
     return Wrong
 
 
-# nn.MultiheadAttention keeps the same numbers under these names.
-SAME = {
-    "in_proj_weight": "qkv.weight",
-    "in_proj_bias": "qkv.bias",
-    "out_proj.weight": "proj.weight",
-    "out_proj.bias": "proj.bias",
-}
-
-
-def _observe_heads(work: Work, case: Case) -> Observation:
-    """As :func:`layer`; the names of nn.MultiheadAttention are those of its parts alone."""
-    module = work(*case.build)
-    by_torch = isinstance(module, nn.Module) and any(isinstance(p, nn.MultiheadAttention) for p in module.modules())
-    return layer(work, case, aliases=SAME if by_torch else {})
-
-
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
@@ -265,7 +249,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     takes="cls(dim, num_heads) with qkv (D -> 3D) and proj (D -> D): (B, T, D) -> (B, T, D)",
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
-    observe=_observe_heads,
+    observe=layer,
     tolerance=3e-4,
     mistakes=(
         *(replace(one, wrong=_layer(split=one.wrong)) for one in SPLIT_HEADS.mistakes[:1]),

@@ -24,7 +24,6 @@ from vit_tutorial.checks.engine import (
     normal,
     pencil,
     random_weights,
-    with_defaults,
 )
 from vit_tutorial.mlp import MLP
 
@@ -174,18 +173,16 @@ _READABLE = {
 
 def _mlp_cases() -> list[Case]:
     cases = []
-    sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
-    sizes = [((1, 4, 6), 8, (0.0,)), ((6,), 9, ()), ((2, 4, 3, 5), 7, ())]  # without dropout, its default is 0
-    for shape, M, rate in sizes:
-        label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if rate else ''}"
-        cases.append(Case(label, (normal(*shape),), (shape[-1], M, *rate), random_weights(MLP(shape[-1], M))))
+    sizes: list[tuple[tuple[int, ...], int]] = [((1, 4, 6), 8), ((6,), 9), ((2, 4, 3, 5), 7)]
+    for shape, M in sizes:
+        build = (shape[-1], M, 0.0)
+        cases.append(Case(f"x {shape}, hidden_dim={M}", (normal(*shape),), build, random_weights(MLP(*build[:2]))))
     tokens = torch.tensor([0.8, -0.6]).expand(400, 2)
     return [*cases, Case("400 equal tokens, dropout=0.25", (tokens,), (2, 3, 0.25), _READABLE)]
 
 
 def _observe_mlp(work: Work, case: Case) -> Observation:
-    case = with_defaults(work, case, 0.0)
-    rate = sum(case.build[2:])  # 0 where it is left out
+    rate = case.build[2]
     return layer_with_dropout(work, case, p=rate) if rate else layer(work, case)
 
 

@@ -25,7 +25,6 @@ from vit_tutorial.checks.engine import (
     random_weights,
     share_no_parameter,
     variant,
-    with_defaults,
 )
 from vit_tutorial.encoder import DropPath, EncoderBlock
 
@@ -128,12 +127,6 @@ LAYER_NORM = Exercise(
             reread=_PENCIL,
             wrong=_norm_with(eps_inside=False),
         ),
-        Mistake(
-            name="a mean that is not subtracted",
-            says="Subtract each token's mean first. Without it, it is another norm (RMS norm).",
-            reread=_PENCIL,
-            wrong=lambda x, weight, bias, eps: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight + bias,
-        ),
     ),
 )
 
@@ -211,13 +204,6 @@ DROP_PATH = Exercise(
 
 # ---- The block ---------------------------------------------------------------------------------------------------
 
-# nn.MultiheadAttention's names for the same numbers.
-ALIASES = {
-    f"attention.{theirs}{kind}": f"attention.{ours}.{kind}"
-    for kind in ("weight", "bias")
-    for theirs, ours in (("in_proj_", "qkv"), ("out_proj.", "proj"))
-}
-
 
 def _silenced(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:
     return {name: x * 0 if name.startswith(part) else x for name, x in weights.items()}
@@ -228,10 +214,10 @@ def _block_cases() -> list[Case]:
     equal = normal(1, 2, 4).expand(300, 2, 4)
     attention_alone, mlp_alone = _silenced(plain, "mlp.fc2"), _silenced(plain, "attention.proj")
     return [
-        Case("z (1, 3, 8), num_heads=4, mlp_dim=6", (5 * normal(1, 3, 8),), (8, 4, 6), small),
-        Case("z (3, 2, 4), num_heads=2, mlp_dim=6", (5 * normal(3, 2, 4),), (4, 2, 6), plain),
+        Case("z (1, 3, 8), num_heads=4, mlp_dim=6", (5 * normal(1, 3, 8),), (8, 4, 6, 0.0, 0.0), small),
+        Case("z (3, 2, 4), num_heads=2, mlp_dim=6", (5 * normal(3, 2, 4),), (4, 2, 6, 0.0, 0.0), plain),
         # Nearly constant tokens show a norm's eps.
-        Case("z nearly constant", (normal(2, 3, 8) / 1000,), (8, 4, 6), small),
+        Case("z nearly constant", (normal(2, 3, 8) / 1000,), (8, 4, 6, 0.0, 0.0), small),
         Case("300 equal images, dropout=0.5, attention alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), attention_alone),
         Case("300 equal images, dropout=0.5, MLP alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), mlp_alone),
         Case("300 equal images, drop_path=0.3", (equal,), (4, 2, 6, 0.0, 0.3), plain),
@@ -239,9 +225,7 @@ def _block_cases() -> list[Case]:
 
 
 def _observe_block(work: Work, case: Case) -> Observation:
-    if len(case.build) == 3:
-        return layer(work, with_defaults(work, case, 0.0, 0.0), ALIASES)
-    return layer_with_dropout(work, case, aliases=ALIASES)
+    return layer_with_dropout(work, case) if any(case.build[3:]) else layer(work, case)
 
 
 class _Block(EncoderBlock):
@@ -314,27 +298,24 @@ ENCODER_BLOCK = Exercise(
 
 
 class _Encoder(nn.Module):
-    """The right stack, in steps that a variant replaces by wrong ones."""
+    """The right stack."""
 
     def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.0) -> None:
         super().__init__()
-        rates = [self.rate(drop_path, i, depth) for i in range(depth)]
+        rates = [drop_path * i / max(depth - 1, 1) for i in range(depth)]
         self.blocks = nn.ModuleList(EncoderBlock(dim, num_heads, mlp_dim, drop_path=rate) for rate in rates)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
 
-    def rate(self, drop_path: float, i: int, depth: int) -> float:
-        return drop_path * i / max(depth - 1, 1)
-
     def forward(self, z: Tensor) -> Tensor:
         for block in self.blocks:
-            z = self.step(block, z)
-        return self.end(z)
-
-    def step(self, block: nn.Module, z: Tensor) -> Tensor:
-        return block(z)
-
-    def end(self, z: Tensor) -> Tensor:
+            z = block(z)
         return self.norm(z)
+
+
+def _norm_each(self: _Encoder, z: Tensor) -> Tensor:
+    for block in self.blocks:
+        z = self.norm(block(z))
+    return z
 
 
 class _Repeated(_Encoder):
@@ -357,13 +338,12 @@ def _encoder_cases() -> list[Case]:
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
         cases.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
     # Without what the blocks add, the last norm reads nearly constant tokens: there its eps shows.
-    label = "as the first, nearly constant, silent blocks, no drop_path given"
+    label = "as the first, nearly constant, silent blocks"
     silent = _silenced(cases[0].weights, "blocks")
-    return [*cases, Case(label, (normal(2, 3, 4) / 1000,), cases[0].build[:4], silent)]
+    return [*cases, Case(label, (normal(2, 3, 4) / 1000,), (*cases[0].build[:4], 0.0), silent)]
 
 
 def _observe_encoder(work: Work, case: Case) -> Observation:
-    case = with_defaults(work, case, 0.0)
     module = build_layer(work, case)
     first = [p.flatten().tolist() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
     values: dict[str, Value] = {
@@ -407,19 +387,13 @@ ENCODER = Exercise(
             name="a norm after every block",
             says="The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
             reread=_LAST_NORM,
-            wrong=variant(_Encoder, step=lambda self, block, z: self.norm(block(z)), end=lambda self, z: z),
+            wrong=variant(_Encoder, forward=_norm_each),
         ),
         Mistake(
             name="no norm at the end",
             says="After the last block comes self.norm, once.",
             reread=_LAST_NORM,
-            wrong=variant(_Encoder, end=lambda self, z: z),
-        ),
-        Mistake(
-            name="one rate for all blocks",
-            says="The rate grows from 0 in equal steps, up to drop_path in the last block.",
-            reread=_DEPTH,
-            wrong=variant(_Encoder, rate=lambda self, p, i, depth: p),
+            wrong=variant(_Encoder, forward=lambda self, z: nn.Sequential(*self.blocks)(z)),
         ),
     ),
 )

@@ -117,7 +117,7 @@ class _Turned(_Model):
 def _observe_model(work: Any, case: Case) -> Observation:
     """As :func:`layer`; and in a case of its own how a new model starts."""
     if case.label != NEW:
-        return layer(work, case, _others(case.weights), differentiable=False)
+        return layer(work, case, differentiable=False)
     module = build_layer(work, case)
     share_no_parameter(module, work(*case.build))
     first = [p for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
@@ -127,15 +127,6 @@ def _observe_model(work: Any, case: Case) -> Observation:
         "how a new model's blocks start": "alike in two of them" if alike else "different",
     }
     return Observation(observed)
-
-
-def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """What a student's own parts from lessons 01 to 05 may call their parameters: as {theirs: agreed}."""
-    aliases = {"embed.proj.weight": "embed.patches.proj.weight", "embed.proj.bias": "embed.patches.proj.bias"}
-    for name in weights:
-        aliases[name.replace("attention.qkv.", "attention.in_proj_")] = name
-        aliases[name.replace("attention.proj.", "attention.out_proj.")] = name
-    return aliases
 
 
 @functools.cache

@@ -29,7 +29,6 @@ from vit_tutorial.checks.engine.layers import (
     random_weights,
     share_no_parameter,
     variant,
-    with_defaults,
 )
 from vit_tutorial.checks.engine.models import by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
@@ -41,5 +40,4 @@ __all__ = [
     "as_tensor", "build_layer", "by_parameter", "call", "call_with_model", "call_with_small_tensors",
     "changed_argument", "check_of", "copy_arguments", "describe", "entries", "exercises_of", "grade", "layer",
     "layer_with_dropout", "normal", "pencil", "random_weights", "share_no_parameter", "tensors", "variant",
-    "with_defaults",
 ]  # fmt: skip

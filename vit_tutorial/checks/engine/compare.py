@@ -49,11 +49,6 @@ def difference(right: Value, actual: Value, name: str, exercise: Exercise) -> st
     return "" if same else f"{name} is {one_line(actual)}, expected {one_line(right)}"
 
 
-def equal(right: Tensor, actual: Tensor, exercise: Exercise) -> bool:
-    """Whether two tensors have one shape, and the same numbers within the exercise's tolerance."""
-    return actual.shape == right.shape and not _is_wrong(right, actual, exercise).any()
-
-
 # ---- Several values ----------------------------------------------------------------------------------------------
 
 
@@ -106,21 +101,12 @@ def as_tensor(actual: Value) -> Tensor | None:
 def _tensor_difference(right: Tensor, actual: Value, name: str, exercise: Exercise) -> str:
     tensor = as_tensor(actual)
     if tensor is None:
-        return f"{_describe_form(right, actual, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
+        return f"{name} is {describe(actual)}, expected a torch.Tensor of shape {shape(right)}"
     if tensor.shape != right.shape:
         return f"{name} has shape {shape(tensor)}, expected {shape(right)}"
     if expected := _expected_dtype(right, tensor):
         return f"{name} is of dtype {tensor.dtype}, expected {expected}"
     return _entry_difference(right.detach(), tensor.detach(), name, exercise)
-
-
-def _describe_form(right: Tensor, actual: Value, name: str, exercise: Exercise) -> str:
-    """What came in place of a tensor, and whether a part of it is right."""
-    described = f"{name} is {describe(actual)}"
-    for index, part in enumerate(actual if isinstance(actual, (tuple, list)) else ()):
-        if isinstance(part, Tensor) and equal(right, part, exercise):
-            return f"{described} of {len(actual)}, whose part {index} is right: return it alone"
-    return described
 
 
 def _expected_dtype(right: Tensor, actual: Tensor) -> str:

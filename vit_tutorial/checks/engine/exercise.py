@@ -35,7 +35,6 @@ class Observation:
     second_result: Value = None  # of a call with other numbers, to see that nothing of the first one stays
     gradients: dict[str, Tensor | None] = field(default_factory=dict)  # by the name of the argument or parameter
     changed_argument: str = ""  # a sentence on the first argument that was changed in place
-    missing_parameters: tuple[str, ...] = ()  # which the stub agrees on, and the student's layer doesn't have
 
     @property
     def result(self) -> Value:

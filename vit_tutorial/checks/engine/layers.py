@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from typing import Any
 
 import torch
@@ -14,19 +12,18 @@ from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value,
 from vit_tutorial.checks.engine.functions import call, copy_arguments, gradients_of, tensors
 from vit_tutorial.checks.engine.student import name_of
 
+TORCHS_NAMES = {"qkv.": "in_proj_", "proj.": "out_proj."}  # what nn.MultiheadAttention calls the same numbers
 
-def layer(
-    work: Work, case: Case, aliases: dict[str, str] | None = None, differentiable: bool = True, chance: bool = False
-) -> Observation:
+
+def layer(work: Work, case: Case, differentiable: bool = True, chance: bool = False) -> Observation:
     """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
 
     The gradients belong to a second call with other numbers: nothing of the first call may stay in the layer. A call in
-    training mode shows whether that changes the result, unless ``chance`` says that it may. ``aliases`` are other names
-    that a parameter may have, as {theirs: agreed}. With ``differentiable``, the gradients in the arguments are
-    observed, too: a layer between others must let them through.
+    training mode shows whether that changes the result, unless ``chance`` says that it may. With ``differentiable``,
+    the gradients in the arguments are observed, too: a layer between others must let them through.
     """
     module = build_layer(work, case)
-    parameters = copy_weights(module, case.weights, aliases or {})
+    parameters = copy_weights(module, case.weights)
     observed = call(module.eval(), case, differentiable)
     others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
     observed.second_result = result = module(*copy_arguments(others))
@@ -37,7 +34,6 @@ def layer(
     for name, gradient in zip(parameters, gradients_of(result, list(parameters.values())), strict=True):
         fitting = gradient.reshape(case.weights[name].shape) if gradient is not None else None
         observed.gradients[name] = fitting
-    observed.missing_parameters = tuple(name for name in case.weights if name not in parameters)
     return observed
 
 
@@ -72,15 +68,6 @@ def share_no_parameter(module: nn.Module, another: Any) -> None:
         raise Fault(f"two layers of your class share {shared[0]}: make it anew in each __init__")
 
 
-def with_defaults(work: Work, case: Case, *defaults: Any) -> Case:
-    """A case that leaves the last settings out, with ``defaults`` where the class asks for them."""
-    try:
-        inspect.signature(work).bind(*case.build)
-    except TypeError:
-        return dataclasses.replace(case, build=(*case.build, *defaults))
-    return case
-
-
 def variant(cls: type[nn.Module], **methods: Any) -> type[nn.Module]:
     """A class with other methods or settings: a wrong implementation in one line."""
     return type(cls.__name__, (cls,), methods)
@@ -89,16 +76,18 @@ def variant(cls: type[nn.Module], **methods: Any) -> type[nn.Module]:
 # ---- Parameters --------------------------------------------------------------------------------------------------
 
 
-def copy_weights(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]) -> dict[str, Tensor]:
+def copy_weights(module: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copy ``weights`` into a module's parameters; return those parameters by the agreed names.
 
     A parameter may be nested deeper than agreed ("mha.proj.weight"), and have another shape if it holds the same
-    numbers in the same order (a Conv2d's for a Linear's).
+    numbers in the same order (a Conv2d's for a Linear's). It may be called as in torch's MultiheadAttention.
 
     Raises:
-        Fault: a parameter of another size, or one that nobody agreed on.
+        Fault: a parameter of another size, one that nobody agreed on, or none for an agreed name.
     """
-    agreed_names = {**{name: name for name in weights}, **aliases}
+    agreed_names = {name: name for name in weights}
+    for ours, torchs in TORCHS_NAMES.items():
+        agreed_names |= {name.replace(ours, torchs): name for name in weights}
     parameters: dict[str, Tensor] = {}
     for own, parameter in module.named_parameters():
         parts = own.split(".")
@@ -113,6 +102,8 @@ def copy_weights(module: nn.Module, weights: dict[str, Tensor], aliases: dict[st
         with torch.no_grad():
             parameter.copy_(weights[name].reshape(parameter.shape))
         parameters[name] = parameter
+    if missing := [name for name in weights if name not in parameters]:
+        raise Fault(f"the class has no parameter of its own for {', '.join(missing)}; {agreed_parameters(weights)}")
     return parameters
 
 

@@ -19,17 +19,16 @@ DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a bill
 FEW = 9  # different results: more of them don't all come up
 
 
-def layer_with_dropout(work: Work, case: Case, p: float = 0.0, aliases: dict[str, str] | None = None) -> Observation:
+def layer_with_dropout(work: Work, case: Case, p: float = 0.0) -> Observation:
     """Build a layer, copy the weights in, call it on many equal inputs, and count what comes out in training.
 
     Args:
         work: the layer's class; the layer keeps its input's shape.
         case: its input is equal along the first axis.
         p: the probability that the first number of a result is 0.
-        aliases: as for :func:`layer`.
     """
     module, (x,) = build_layer(work, case), case.args
-    copy_weights(module, case.weights, aliases or {})
+    copy_weights(module, case.weights)
     in_eval = module.eval()(x.clone())
     output = module.train()(argument := x.clone())
     if not isinstance(output, Tensor) or output.shape != x.shape:

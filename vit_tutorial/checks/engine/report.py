@@ -5,9 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from vit_tutorial.checks.engine.exercise import Exercise, Fault, Mistake
-from vit_tutorial.checks.engine.layers import agreed_parameters
 from vit_tutorial.checks.engine.mistakes import NamedMistake, matching_mistakes
-from vit_tutorial.checks.engine.run import Attempt, Trial, changed_in_place
+from vit_tutorial.checks.engine.run import Attempt, Trial
 from vit_tutorial.checks.engine.symptoms import symptom
 
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
@@ -33,14 +32,13 @@ def report(trial: Trial) -> str:
 
 
 def _on_work(trial: Trial) -> list[str]:
-    """The mistake by its name, else what the numbers show; then the first difference, and what is wrong besides."""
+    """The mistake by its name, else what the numbers show; then the first difference."""
     first = trial.wrong[0]
     if matches := matching_mistakes(trial):
         lines = _on_mistake(matches[0], trial.exercise)
     else:
         lines = [f"What your numbers show: {sentence}"] if (sentence := _numbers_show(trial)) else []
-    lines += f"First seen with {first.case.label}: {first.difference}".split("\n")
-    return [*lines, *_besides(first, bool(matches))]
+    return [*lines, *f"First seen with {first.case.label}: {first.difference}".split("\n")]
 
 
 def _on_mistake(match: NamedMistake, exercise: Exercise) -> list[str]:
@@ -58,20 +56,6 @@ def _numbers_show(trial: Trial) -> str:
         return ""
     explained = explain(first.case, first.right, first.outcome) if explain else ""
     return explained or symptom(trial)
-
-
-def _besides(first: Attempt, is_named: bool) -> list[str]:
-    """What else is wrong on the first wrong input."""
-    if isinstance(first.outcome, Fault):
-        return []
-    lines = []
-    if first.outcome.missing_parameters and not is_named:
-        missing = ", ".join(first.outcome.missing_parameters)
-        lines.append(f"The class has no parameter of its own for {missing}; {agreed_parameters(first.case.weights)}.")
-    changed = changed_in_place(first.right, first.outcome)
-    if changed and changed not in first.difference:
-        lines.append(f"Besides, {changed}.")
-    return lines
 
 
 def _wrong_inputs(trial: Trial) -> list[str]:

@@ -74,11 +74,8 @@ def _difference(exercise: Exercise, right: Observation, outcome: Outcome) -> str
     """What is wrong with an outcome, "" for nothing."""
     if isinstance(outcome, Fault):
         return str(outcome)
-    return observation_difference(right, outcome, exercise) or changed_in_place(right, outcome)
-
-
-def changed_in_place(right: Observation, outcome: Observation) -> str:
-    """Which argument was changed in place, "" for none, or if the reference changes it, too."""
+    if difference := observation_difference(right, outcome, exercise):
+        return difference
     return outcome.changed_argument if outcome.changed_argument != right.changed_argument else ""
 
 

@@ -112,7 +112,7 @@ def permuted(right: Tensor, actual: Tensor, tolerance: float) -> str:
         if not axes or not _same(actual.permute(order), right, tolerance):
             continue
         if len(axes) == 2:
-            return f"Your numbers are right, but {_axes(axes)} are exchanged: transpose{tuple(axes)}."
+            return f"Your numbers are right, but axes {axes[0]} and {axes[1]} are exchanged: transpose{tuple(axes)}."
         return f"Your numbers are right, but the axes are in another order: permute{order} puts them right."
     return ""
 
@@ -156,18 +156,7 @@ def shuffled(right: Tensor, actual: Tensor, tolerance: float) -> str:
     # Of many numbers that lie close together, each is near another one.
     if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (actual - right).abs().max():
         return ""
-    within = []
-    for axis, n in enumerate(actual.shape):
-        if 1 < n < actual.numel():
-            theirs, ours = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (actual, right))
-            if _same(theirs, ours, tolerance):
-                within.append(axis)
-    if not within:
-        return "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
-    return (
-        f"The right numbers are all there, and each index of {_axes(within)} has its own, but not all are in "
-        "their places."
-    )
+    return "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
 
 
 def partly_right(right: Tensor, actual: Tensor, tolerance: float) -> str:
@@ -188,10 +177,6 @@ OF_ANY_SHAPE: tuple[Finder, ...] = (permuted, another_shape, too_long_or_short)
 
 
 # ---- Axes and indices --------------------------------------------------------------------------------------------
-
-
-def _axes(axes: list[int]) -> str:
-    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]}"
 
 
 def _narrowest_axis(wrong: Tensor) -> tuple[int, list[int]]:
