@@ -23,6 +23,7 @@ ROOT = BOOK.parent
 BUILD = ROOT / "build" / "book"
 DOORS = {  # where the live page's story leads
     "Small photographs": "_static/live/photographs.html",
+    "Patches and their kin, in large photographs": "_static/live/matches.html",
     "Lesson 01: patches": "notebooks/01_patches.html",
     "The glossary": "glossary.html",
 }
@@ -220,13 +221,14 @@ def stage(source: Path) -> None:
 
 
 def live_pages(source: Path) -> None:
-    """The page on which a model runs, and those of the other two models, each as a file of its own."""
+    """The page on which a model runs, those of the other two models, and one of large photographs."""
     from vit_tutorial import live
 
     shutil.copy(BOOK / "live.md", source)
     (source / "live.html").write_text(live.shipped("digits", states=True, doors=DOORS).html, encoding="utf-8")
     for name in ("shapes", "photographs"):
         live.shipped(name).save(source / "static" / "live" / f"{name}.html")
+    (source / "static" / "live" / "matches.html").write_text(live.matches_page(), encoding="utf-8")
 
 
 def main() -> int:

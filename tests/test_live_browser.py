@@ -28,7 +28,7 @@ from live_reference import (
     stations,
     text,
 )
-from PIL import Image, ImageDraw
+from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import live
@@ -40,7 +40,6 @@ STATE = "document.querySelector('[data-vit-live]').live.state"
 PIXELS = "(canvas) => canvas.toDataURL()"
 BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=beat]").value)"""
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
-TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
 
 
 @pytest.fixture
@@ -144,11 +143,11 @@ def test_the_newest_picture_and_changes_win(show, digits):
     }}""")
     without = {"off": ["blocks.0.mlp"]}
     right = {(answer_of(model, picture, preprocess), "") for picture in samples[:7]}
-    right |= {(answer_of(model, picture, preprocess, without), "MLP of block 0 off.") for picture in samples[:7]}
+    right |= {(answer_of(model, picture, preprocess, without), "MLP of block 1 off.") for picture in samples[:7]}
     assert {(said, changes) for said, changes, _ in shown} <= right  # never a mixture of two
     assert answer_of(model, samples[1], preprocess) not in {said for said, *_ in shown}  # given up on the way
     assert shown[31][0] == answer_of(model, samples[2], preprocess)
-    assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 0 off."]
+    assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 1 off."]
     was = answer_of(model, samples[6], preprocess).replace(",", " was")
     assert shown[-1][2].startswith(f"{was} and is ")
     go(page, "head")
@@ -229,44 +228,19 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
         assert torch.equal(picture_in(page, double), before)
 
 
-def photograph_of_a_seven(ink, paper, margin, thickness, *, light="even", turn=0, desk=None):
-    """(300, 400): a seven on paper that is turned by degrees on a desk, if there is one, in a light or shadow; dust."""
-    picture = Image.new("L", (400, 300), paper)
-    height = 300 - 2 * margin
-    places = [(200 + (x - 0.5) * height * 0.9, margin + y * height) for x, y in [(0.2, 0.1), (0.8, 0.1), (0.45, 0.9)]]
-    ImageDraw.Draw(picture).line(places, fill=ink, width=thickness, joint="curve")
-    ImageDraw.Draw(picture).rectangle([80, 220, 82, 222], fill=ink)
-    picture = picture.rotate(turn, fillcolor=paper if desk is None else desk)
-    if desk is not None:
-        ImageDraw.Draw(picture).rectangle([0, 0, 30, 300], fill=desk)
-    y, x = np.mgrid[:300, :400]
-    away = np.hypot(x - 150, y - 200) - 110  # from a hand's shadow
-    lit = {"even": 1, "lamp": 1 - x / 1000, "edge": 1 - 0.4 * (x + y > 330), "hand": 1 - 0.45 / (1 + np.exp(away / 12))}
-    return np.repeat((np.asarray(picture) * lit[light]).astype(np.uint8)[:, :, None], 3, axis=2)
-
-
-SEVENS = {  # {how it was photographed: (dark on light?, the photograph)}
-    "thick, black on white, with a margin": (True, photograph_of_a_seven(0, 255, 50, 34)),
-    "a ball pen, a lamp on the left": (True, photograph_of_a_seven(60, 235, 90, 6, light="lamp")),
-    "the shadow of an edge": (True, photograph_of_a_seven(60, 235, 90, 9, light="edge", turn=5)),
-    "a hand's shadow, on a desk": (True, photograph_of_a_seven(60, 235, 70, 10, light="hand", turn=-4, desk=90)),
-    "chalk": (False, photograph_of_a_seven(230, 30, 60, 20)),
-}
-
-
 @browser_only
-def test_a_photographed_digit_is_cut_out_and_read(show, digits):
+def test_a_model_that_reads_digits_takes_drawings_only(show, digits):
     page, model = show(digits[0]), digits[1]
-    for number, (turned, photograph) in enumerate(SEVENS.values()):
-        drop(page, f"seven{number}.png", "image/png", png(photograph))
-        wait(page, f"{MESSAGE}.startsWith('seven{number}.png:')")
-        assert text(page, ".said").startswith("7, "), number
-        assert ("turned from dark on light" in text(page, ".message")) is turned
     before = picture_in(page, model)
-    for level in (255, 0):
-        drop(page, f"empty{level}.png", "image/png", png(np.full((50, 60, 3), level, np.uint8)))
-        wait(page, f"{MESSAGE}.includes('empty{level}.png shows nothing')")
+    assert page.locator("[data-do=open]").is_hidden()
+    drop(page, "slope.png", "image/png", png(np.full((20, 20, 3), 51, np.uint8)))
+    wait(page, f"{MESSAGE}.includes('draw one')")
     assert torch.equal(picture_in(page, model), before)
+    model = model_of(in_channels=1)
+    page = show(live.page(model, pictures_of(model, 1)))
+    drop(page, "red.png", "image/png", png(np.full((20, 20, 3), (255, 0, 0), np.uint8)))  # as grey as red looks
+    wait(page, f"{MESSAGE}.startsWith('red.png')")
+    assert (picture_in(page, model) - 0.299).abs().max() < 0.01
 
 
 @browser_only
@@ -291,10 +265,10 @@ def test_a_picture_is_dropped(show, small):
 def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
     page = show(digits[0])
     for names, station, sentence in (
-        (["block 0, attention"], "attention", "The attention of block 0 is switched off, so it adds nothing: z′ = z."),
-        (["block 0, attention", "block 0, shortcut beside attention"], "attention", "z′ is all zeros"),
-        (["block 0, MLP"], "mlp", "The MLP of block 0 is switched off, so it adds nothing: z = z′."),
-        (["block 0"], "mlp", "Block 0 is switched off: every token leaves it as it came in."),
+        (["block 1, attention"], "attention", "The attention of block 1 is switched off, so it adds nothing: z′ = z."),
+        (["block 1, attention", "block 1, shortcut beside attention"], "attention", "z′ is all zeros"),
+        (["block 1, MLP"], "mlp", "The MLP of block 1 is switched off, so it adds nothing: z = z′."),
+        (["block 1"], "mlp", "All of block 1 is switched off: every token leaves it as it came in."),
     ):
         go(page, "what-if")
         for name in names:
@@ -305,9 +279,9 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
         page.get_by_text("Reset", exact=True).click()
         wait(page, SETTLED)
     go(page, "what-if")
-    page.get_by_label("block 0, head 0", exact=True).click()
+    page.get_by_label("block 1, head 1", exact=True).click()
     go(page, "attention")
-    assert text(page, '[data-text="headOff"]').startswith("Head 0 of block 0 is switched off")
+    assert text(page, '[data-text="headOff"]').startswith("In block 1, head 1 is switched off")
     ink = "all => all.map((e) => e.getContext('2d').getImageData(0, 0, 4, 4).data.some((v) => v))"
     assert page.locator(".heads canvas").evaluate_all(ink) == [False, True, True, True]
     assert page.locator(".panel .of-head").evaluate_all("all => all.every((e) => !e.checkVisibility())")
@@ -318,7 +292,7 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
 def test_the_map_opens_stations_and_cuts_parts(show, digits):
     live_page, model, preprocess, samples = digits
     page, state = show(live_page), "document.querySelector('[data-vit-live]').live.state"
-    page.get_by_label("block 2, head 3", exact=True).click()
+    page.get_by_label("block 3, head 4", exact=True).click()
     assert page.locator('[data-station="attention"]').is_visible()
     assert page.evaluate(f"[{state}.layer, {state}.head, {state}.changes.off.length]") == [2, 3, 0]
     assert page.locator('.layers input[value="2"]').is_checked()
@@ -327,21 +301,21 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
         "blocks.2.attention.heads.3",
     ]
     page.get_by_text("Cut parts", exact=True).click()
-    page.get_by_label("block 2, attention", exact=True).click()
+    page.get_by_label("block 3, attention", exact=True).click()
     assert text(page, ".said") == answer_of(model, samples[0], preprocess, {"off": ["blocks.2.attention"]})
-    assert page.get_by_label("block 2, attention", exact=True).get_attribute("aria-pressed") == "false"
+    assert page.get_by_label("block 3, attention", exact=True).get_attribute("aria-pressed") == "false"
     cut = set(page.locator(".part.cut").evaluate_all("all => all.map((e) => e.dataset.part)"))
     assert cut == {"blocks.2.attention", *(f"blocks.2.attention.heads.{head}" for head in range(4))}
     assert page.locator("path.cut").count() == 8  # into each head, and out of it
     assert page.locator(".heads label.cut").count() == 4
     assert "switched off" in text(page, '[data-text="attentionOff"]')
-    page.get_by_label("block 1", exact=True).click()
+    page.get_by_label("block 2", exact=True).click()
     assert page.locator("rect.cut").count() == 1
     assert page.locator('.part.cut[data-part^="blocks.1"]').count() == 7  # not its shortcuts: the tokens pass
-    page.get_by_label("block 1", exact=True).click()
+    page.get_by_label("block 2", exact=True).click()
     assert "Small squares" in text(page, ".key")
     page.get_by_text("Open parts", exact=True).click()
-    page.get_by_label("block 0, MLP", exact=True).focus()
+    page.get_by_label("block 1, MLP", exact=True).focus()
     page.keyboard.press("x")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Delete")
@@ -358,7 +332,7 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
 @browser_only
 def test_on_a_phone_the_map_stands_upright(show, digits):
     page = show(digits[0], size=(390, 844))
-    names = ["the picture, in patches", "block 0", "block 3", "the classifier"]
+    names = ["the picture, in patches", "block 1", "block 4", "the classifier"]
     boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
     assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
     parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
@@ -392,26 +366,15 @@ def test_one_drag_is_one_change_to_undo(show, digits):
 
 
 @browser_only
-def test_what_was_tried_goes_with_the_model_that_it_was_about(show, digits):
-    page = show(digits[0])
-    go(page, "what-if")
-    page.get_by_text("Try each head").click()
-    wait(page, f"{TRIED}.includes('The change without each')")
-    page.locator(".drop").first.click()
-    assert page.evaluate(TRIED) == ""
-    assert page.locator(".drop").count() == 0
-
-
-@browser_only
 def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     assert show(small).locator("[data-meaning]").count() == 0  # too few pictures to try the model on
     page = show(digits[0])
     go(page, "mlp")
-    assert re.fullmatch(r"Unit \d+ of block 0 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
+    assert re.fullmatch(r"Unit \d+ of block 1 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
     page.locator('[data-show="hidden"] canvas[tabindex]').focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
+    assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 1 is excited most by these patches"
     mark = page.locator('[data-show="hidden"] .mark:not(.source)')  # which stays
     assert mark.evaluate("(e) => e.style.left") == f"{100 * 1 / 96:.5f}%"
     assert page.locator('[data-meaning="unit"] canvas').count() == 6
@@ -421,7 +384,7 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     go(page, "attention")
     page.locator('.heads input[value="1"]').check(force=True)
     assert text(page, '[data-meaning="head"] h4').startswith(
-        "Head 1 of block 0 lets the class token (not your patch) look"
+        "In block 1, head 2 lets the class token (not your patch) look"
     )
 
 
@@ -435,7 +398,7 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     page.get_by_text("Clear", exact=True).click()
     draw(page, SEVEN)
     go(page, "what-if")
-    page.get_by_label("block 2", exact=True).click()
+    page.get_by_label("block 3", exact=True).click()
     page.locator(".modes").get_by_text("taken away").click()
     page.get_by_role("button", name="class token").click()
     go(page, "attention")
@@ -444,7 +407,7 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     wait(page, "location.hash.length > 100")
     fragment, said, picture = page.evaluate("location.hash"), text(page, ".said"), picture_in(page, model)
     again = show(live_page, fragment=fragment)
-    assert (text(again, ".said"), text(again, ".list")) == (said, "block 2 off; no positions.")
+    assert (text(again, ".said"), text(again, ".list")) == (said, "block 3 off; no positions.")
     assert torch.equal(picture_in(again, model), picture)
     assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == (
         "class token",
@@ -464,7 +427,7 @@ def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
     page = show(digits[0], whole=False)
     for _ in range(9):
         page.locator("[data-do=next]").click()
-    page.get_by_label("block 0, head 1", exact=True).press("x")
+    page.get_by_label("block 1, head 2", exact=True).press("x")
     page.get_by_text("Copy link").click()
     wait(page, "location.hash.length > 100")
     fragment, said, sentence = page.evaluate("location.hash"), text(page, ".said"), text(page, ".sentence")
@@ -472,8 +435,8 @@ def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
     page.locator(".samples button").nth(4).click()
     page.evaluate("(hash) => { location.hash = hash; }", fragment)
     wait(page, f"{STATE}.stop === 9")
-    assert (text(page, ".said"), text(page, ".list")) == (said, "head 1 of block 0 off.")
-    assert (text(page, ".sentence"), text(page, ".count")) == (sentence, "10 of 15")
+    assert (text(page, ".said"), text(page, ".list")) == (said, "head 2 of block 1 off.")
+    assert (text(page, ".sentence"), text(page, ".count")) == (sentence, "10 of 16")
     assert text(page, "[data-do=next]") == "Next"
     page.get_by_text("Undo", exact=True).click()
     assert text(page, ".pad .hint") == "· right answer: 4"
@@ -490,11 +453,24 @@ def test_the_browser_s_back_steps_back(show, digits):
     wait(page, f"{STATE}.stop === 0")
     page.go_forward()
     wait(page, f"{STATE}.stop === 1")
-    assert text(page, ".count") == "2 of 15"
-    assert show(digits[0], fragment="#stop=7").locator(".count").text_content() == "7 of 15"
+    assert text(page, ".count") == "2 of 16"
+    assert show(digits[0], fragment="#stop=7").locator(".count").text_content() == "7 of 16"
     alone = show(digits[0].html)  # within somebody else's page, whose address isn't ours
     alone.locator("[data-do=next]").click()
     assert alone.evaluate("location.hash") == ""
+
+
+@browser_only
+def test_the_teacher_s_links_lead_to_the_stops_that_they_quote(show):
+    rows = re.findall(
+        r'^\| `live\.html#stop=(\d+)` \| "(.+?)" \|', (ROOT / "TEACHING.md").read_text("utf-8"), re.MULTILINE
+    )
+    page = show(live.shipped("digits", states=True), fragment="#stop=2")
+    assert [int(number) for number, _ in rows] == [*range(1, 1 + int(text(page, ".count").split()[-1]))]
+    for number, words in rows:
+        page.evaluate("(hash) => { location.hash = hash; }", f"#stop={number}")
+        wait(page, f"{STATE}.stop === {int(number) - 1}")
+        assert text(page, ".sentence").startswith(words)
 
 
 @browser_only
@@ -502,9 +478,9 @@ def test_a_click_on_the_map_leaves_the_task(show, digits):
     page = show(digits[0])
     page.locator("[data-do=next]").click()
     task = text(page, ".sentence")
-    page.get_by_label("block 2, MLP", exact=True).click()
+    page.get_by_label("block 3, MLP", exact=True).click()
     assert page.locator('[data-station="mlp"]').is_visible()
-    assert (text(page, ".sentence"), text(page, ".count")) == (task, "2 of 15")
+    assert (text(page, ".sentence"), text(page, ".count")) == (task, "2 of 16")
     page.get_by_text("Return", exact=True).click()
     assert page.locator('[data-station="patches"]').is_visible()
     assert text(page, "[data-do=next]") == "Next"
@@ -552,7 +528,7 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
 # How many things can be pressed, and which parts of the diagram are seen.
 PRESSED = """() => [...document.querySelector("[data-vit-live]").shadowRoot.querySelectorAll("button, input, select")]
   .filter((e) => (e.closest("label") ?? e).checkVisibility()).length"""
-PARTS = "all => all.filter((e) => e.checkVisibility()).map((e) => e.ariaLabel.replace(/block 0, |the /, ''))"
+PARTS = "all => all.filter((e) => e.checkVisibility()).map((e) => e.ariaLabel.replace(/block 1, |the /, ''))"
 
 
 @browser_only
@@ -563,12 +539,12 @@ def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show
     assert page.evaluate("document.documentElement.scrollHeight") <= 800
     assert text(page, "[data-do=next]") == "Start"
     sizes = []
-    for _ in range(14):
+    for _ in range(15):
         page.locator("[data-do=next]").click()
         sizes.append(page.locator(".map .part").evaluate_all(PARTS))
     assert sizes[0] == ["picture, in patches"]
-    assert "head 3" in sizes[6]
-    assert "MLP" not in sizes[6]
+    assert "head 4" in sizes[6]
+    assert "MLP" not in sizes[9]
     assert "MLP" in sizes[10]
     assert all(set(before) <= set(after) for before, after in itertools.pairwise(sizes))
     assert len(sizes[-1]) == page.locator(".map .part").count()
@@ -582,8 +558,8 @@ def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show
 @browser_only
 def test_the_tour_goes_through_all_stations_and_back(show, digits):
     page, seen, sentences, followed, others = show(digits[0], size=(1280, 800), whole=False), [], set(), [], []
-    for number in range(1, 16):
-        assert text(page, ".count") == f"{number} of 15"
+    for number in range(1, 17):
+        assert text(page, ".count") == f"{number} of 16"
         sentences.add(text(page, ".sentence"))
         assert page.locator(".spot").count() == 1
         assert page.locator(".spot").is_visible()
@@ -598,26 +574,23 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
             page.get_by_text("Another picture", exact=True).click()
             assert text(page, ".pad .hint") == f"· right answer: {len(others)}"
         assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
-        if number < 15:
+        if number < 16:
             page.locator("[data-do=next]").click()
-    assert len(sentences) == 15
+    assert len(sentences) == 16
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
     assert followed == [
         *["patch 10"] * 2,
         *["patch 0"] * 3,
-        "class token",
-        "class token",
-        *["patch 0"] * 0,
-        *["class token"] * 8,
+        *["class token"] * 11,
     ]
-    assert others == [6, 12, 13]
+    assert others == [6, 13, 14]
     page.get_by_text("Back", exact=True).click()
-    assert text(page, ".count") == "14 of 15"
-    page.get_by_label("block 2, MLP", exact=True).click()
+    assert text(page, ".count") == "15 of 16"
+    page.get_by_label("block 3, MLP", exact=True).click()
     page.get_by_text("Next", exact=True).click()
-    assert text(page, ".list") == "MLP of block 2 off."  # what the reader cut stays
+    assert text(page, ".list") == "MLP of block 3 off."  # what the reader cut stays
     page.get_by_text("Start again", exact=True).click()
-    assert text(page, ".count") == "1 of 15"
+    assert text(page, ".count") == "1 of 16"
     assert text(page, ".sentence").startswith("All that you changed is reset.")
     go(page, "patches")
     assert page.locator(".spot").count() == 0
@@ -644,29 +617,7 @@ def test_a_full_pad_is_said_to_be_full(show, digits):
 
 
 @browser_only
-def test_the_lighter_a_cell_of_a_map_the_larger_its_share(show, digits):
-    page = show(digits[0])
-    page.locator(".samples button").nth(5).click()
-    go(page, "attention")
-    page.get_by_text("Show the mathematics", exact=True).locator("visible=true").click()
-    for block, head in ((1, 3), (1, 0), (3, 2)):
-        page.locator(f'.layers input[value="{block}"]').check(force=True)
-        page.locator(f'.heads input[value="{head}"]').check(force=True)
-        place = page.locator('[data-map="weights"] .cells').last
-        shown = Image.open(io.BytesIO(place.screenshot())).convert("L")
-        side = shown.width / 4
-        light = [shown.getpixel((int((i % 4 + 0.5) * side), int((i // 4 + 0.3) * side))) for i in range(16)]
-        shares = page.evaluate(f"""() => {{
-          const {{ run, state, samples }} = document.querySelector("[data-vit-live]").live;
-          const {{ weights }} = run(samples[5]).blocks[{block}].attention.heads[{head}];
-          return [...weights.subarray(17 * state.token + 1, 17 * state.token + 17)];
-        }}""")
-        order = np.argsort(shares)
-        assert (np.diff(np.array(light)[order]) >= -2).all()
-
-
-@browser_only
-def test_what_is_to_be_guessed_isn_t_shown_before(show, digits):
+def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
     page = show(digits[0], whole=False, size=(1280, 800), reduced_motion="reduce")
     for _ in range(6):
         page.locator("[data-do=next]").click()
@@ -675,19 +626,58 @@ def test_what_is_to_be_guessed_isn_t_shown_before(show, digits):
     assert page.locator('[name="beat"]').is_hidden()
     assert text(page, ".watch .caption").startswith("The class token asks")
     page.locator(".stage").press("ArrowDown")
-    assert page.evaluate(f"[{STATE}.token, {STATE}.guess]") == [0, 1]
-    page.locator("[data-do=next]").click()
-    said = re.search(
-        r"Patch (\d+) has most, ([\d.]+) %\. You guessed patch 0: ([\d.]+) %\.", text(page, ".watch .caption")
+    assert page.evaluate(f"[{STATE}.token, {STATE}.guess, {STATE}.hasGuessed]") == [0, 1, False]
+    page.locator(".stage").press("Enter")
+    said = re.fullmatch(
+        r"Patch (\d+) fits best, ([\d.]+)\. You guessed patch 0, (−?[\d.]+)\.", text(page, ".watch .caption")
     )
-    assert float(said[2]) > float(said[3])
+    assert float(said[2]) > float(said[3].replace("−", "-"))
     page.locator("[data-do=back]").click()
-    for _ in range(int(said[1]) % 4):
-        page.locator(".stage").press("ArrowRight")
-    for _ in range(int(said[1]) // 4):
-        page.locator(".stage").press("ArrowDown")
     page.locator("[data-do=next]").click()
-    assert text(page, ".watch .caption").endswith("%: as you guessed.")
+    best = page.evaluate(TILE, int(said[1]))
+    page.locator(".stage").click(position={"x": best[0], "y": best[1]})
+    assert text(page, ".watch .caption").endswith(": as you guessed.")
+    page.locator(".stage").press("ArrowDown")  # now another token asks
+    assert page.evaluate(f"{STATE}.token") == 1
+    assert "guessed" not in text(page, ".watch .caption")
+
+
+# Where on the stage of a picture with 4 x 4 patches one of them is.
+TILE = """(patch) => {
+  const { clientWidth } = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".stage");
+  const tile = Math.min(0.105 * clientWidth, 0.084 * innerHeight, 64);
+  return [(patch % 4 + 0.5) * tile, tile + 8 + (Math.floor(patch / 4) + 0.5) * tile];
+}"""
+
+
+@browser_only
+@pytest.mark.parametrize("stop", ["look", "take"])
+def test_a_choice_is_guessed_before_shares_are_shown(show, digits, stop):
+    page = show(digits[0], whole=False, size=(1280, 800), reduced_motion="reduce")
+    for _ in range({"look": 7, "take": 8}[stop]):
+        page.locator("[data-do=next]").click()
+    before = page.locator(".stage").evaluate(PIXELS)
+    assert page.locator(".guesses button").count() == 3
+    assert page.locator('[name="temperature"]').is_hidden()
+    found = []
+    for choice in range(3):
+        page.locator(".guesses button").nth(choice).click()
+        assert page.locator(".stage").evaluate(PIXELS) != before
+        assert page.locator('[name="temperature"]').is_visible()
+        found.append(text(page, ".watch .caption"))
+        page.locator("[data-do=back]").click()
+        page.locator("[data-do=next]").click()
+    shares = page.evaluate("""() => {
+      const { run, samples } = document.querySelector("[data-vit-live]").live;
+      return [...run(samples[0]).blocks[0].attention.heads[0].weights.subarray(0, 17)];
+    }""")
+    count = int((np.cumsum(sorted(shares, reverse=True)) < 0.5).sum()) + 1
+    right = {"look": sum(max(shares) > np.array([0.2, 0.5])), "take": sum(count > np.array([1, 3]))}[stop]
+    assert [caption.endswith(": as you guessed.") for caption in found] == [choice == right for choice in range(3)]
+    page.locator(".guesses button").first.click()
+    page.locator('[name="temperature"]').press("ArrowLeft")
+    wait(page, SETTLED)
+    assert "guessed" not in text(page, ".watch .caption")  # the shares are others now
 
 
 @browser_only
@@ -741,12 +731,12 @@ def test_a_question_is_answered_by_acting(show, digits):
     go(page, "what-if")
     done = "all => all.map((item) => item.className === 'done')"
     assert page.locator(".questions li").evaluate_all(done) == [False] * 5
-    page.get_by_label("block 2", exact=True).click()  # without it, the answer is the same
+    page.get_by_label("block 3", exact=True).click()  # without it, the answer is the same
     wait(page, SETTLED)
     assert page.locator(".questions li").evaluate_all(done) == [False, False, True, False, False]
-    assert "block 2 off: 0, 91.1 % → 0, " in text(page, ".questions .done")
+    assert "block 3 off: 0, 91.1 % → 0, " in text(page, ".questions .done")
     page.get_by_text("Reset", exact=True).click()
-    page.get_by_label("block 0, attention", exact=True).click()
+    page.get_by_label("block 1, attention", exact=True).click()
     wait(page, SETTLED)
     page.get_by_text("Reset", exact=True).click()
     page.get_by_text("Shuffle all", exact=True).click()
@@ -766,14 +756,15 @@ ASKED = {
     5: [".picker canvas", "[data-spot=position] .cells", "[data-spot=z0] .cells"],
     6: ["[data-do=another]", ".picker canvas", "[data-spot=z0] .cells"],
     7: [".stage", ".watch .caption"],
-    8: [".stage", ".watch .caption", "[name=beat]"],
-    9: [".stage", ".watch .caption", "[name=temperature]"],
+    8: [".stage", ".watch .caption", ".guesses button:last-child"],
+    9: [".stage", ".watch .caption", ".guesses button:last-child"],
     10: [".heads", "[data-meaning=head] .seen"],
-    11: ["[data-spot=hidden] .cells", "[data-meaning=unit] .seen"],
-    12: ["[data-do=another]", ".lens"],
-    13: ["[data-do=another]", "[data-spot=probabilities] .cells"],
-    14: [".offers button:first-child", ".offers button:last-child", ".map [data-part$=mlp]", ".said, .mini"],
-    15: [".questions li:first-child", ".questions li:last-child", ".doors"],
+    11: ["[data-spot=added] .cells", "[data-spot=middle] .cells"],
+    12: ["[data-spot=hidden] .cells", "[data-meaning=unit] .seen"],
+    13: ["[data-do=another]", ".lens"],
+    14: ["[data-do=another]", "[data-spot=probabilities] .cells"],
+    15: [".offers button:first-child", ".offers button:last-child", ".map [data-part$=mlp]", ".said, .mini"],
+    16: [".questions li:first-child", ".questions li:last-child", ".doors"],
 }
 
 
@@ -798,7 +789,7 @@ HIDDEN = """async (asked) => {
 def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size):
     page = show(digits[0], has_touch=True, size=size, whole=False)  # buttons for fingers take more room
     for number, asked in ASKED.items():
-        assert text(page, ".count") == f"{number} of 15"
+        assert text(page, ".count") == f"{number} of 16"
         assert page.evaluate(HIDDEN, [".sentence", *asked]) == [], number
         if size[0] == 375:  # what is left of a phone's screen
             assert page.locator(".tour").evaluate("(tour) => tour.offsetHeight") <= 135
@@ -841,13 +832,24 @@ def test_put_into_a_page_by_a_notebook(show, small, put):
 
 
 @browser_only
+def test_the_page_of_real_photographs_lights_a_patch_s_kin(show):
+    page = show(live.matches_page(), whole=False)
+    assert page.locator("canvas").count() == 4
+    page.locator("canvas").nth(2).hover(position={"x": 100, "y": 120})
+    lit = page.locator("canvas").first.evaluate(PIXELS)
+    page.locator("canvas").nth(2).hover(position={"x": 20, "y": 20})
+    assert page.locator("canvas").first.evaluate(PIXELS) != lit
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@browser_only
 def test_labels_are_shown_as_text(show):
     model = model_of()
     page = show(live.page(model, pictures_of(model, 2), HOSTILE, titles=HOSTILE[:2]))
     assert page.locator(".bars li span").all_text_contents() == HOSTILE
     go(page, "layers")
     go(page, "what-if")
-    page.get_by_text("Try each head").click()
     assert [image.get_attribute("alt") for image in page.locator(".samples img").all()] == HOSTILE[:2]
     assert page.evaluate("window.pwned") is None
 
@@ -897,9 +899,6 @@ def test_fits_its_column_whatever_the_names(show, digits):
         assert_fits(page, width)
     names = [letter * 300 for letter in "abc"]
     page = show(live.page(model_of(), pictures_of(model_of(), 3), names, titles=names))
-    go(page, "what-if")
-    page.get_by_text("Try each head").click()
-    wait(page, f"{TRIED}.includes('The change without each')")
     for width in (390, 1200):
         assert_fits(page, width)
 
@@ -916,8 +915,7 @@ def test_axe_finds_nothing_serious(show, digits, scheme):
         if station == "mlp":  # from here on, with all steps
             page.get_by_role("button", name="Show the mathematics").click()
         if station == "what-if":
-            page.get_by_text("Try each head").click()
-            page.get_by_label("block 1, MLP", exact=True).click()
+            page.get_by_label("block 2, MLP", exact=True).click()
         # What stands beside the panel is the same at each station, so twice is enough for it.
         where = "document" if station in ("attention", "what-if") else "{fromShadowDom: ['[data-vit-live]', '.panel']}"
         rules = "runOnly: ['color-contrast'], " * (scheme == "dark")  # what else there is doesn't depend on colours
@@ -999,15 +997,40 @@ def test_moves_nothing_where_the_reader_asked_for_none(show, small):
 
 
 @browser_only
-def test_printed_it_is_a_sheet_without_buttons(show, digits):
+def test_printed_it_is_a_worksheet_with_blanks(show, digits):
     page = show(digits[0], whole=False)
     for _ in range(7):
         page.locator("[data-do=next]").click()
+    page.locator(".guesses button").first.click()
     page.emulate_media(media="print")
     assert page.locator("button:not(.part), .foot").evaluate_all("all => all.every((e) => !e.checkVisibility())")
     assert page.locator(".stage").is_visible()
     assert page.locator(".sentence").is_visible()
+    blank = "all => all.every((e) => getComputedStyle(e).color === 'rgba(0, 0, 0, 0)')"
+    assert page.locator(".said, .bars b, .part.answer").evaluate_all(blank)
+    assert page.locator(".bars i").evaluate_all(
+        "all => all.every((e) => getComputedStyle(e).getPropertyValue('--share') === '0%')"
+    )
+    printed = page.locator(".stage").evaluate(PIXELS)
     page.emulate_media(media="screen")
+    assert page.locator(".stage").evaluate(PIXELS) != printed  # on paper there are no shares on it
+
+
+@browser_only
+def test_a_key_makes_it_large_for_a_class(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800))
+    for _ in range(3):
+        page.locator("[data-do=next]").click()
+    size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
+    assert page.locator(".sentence").evaluate(size) < 17
+    page.keyboard.press("p")
+    assert page.locator(".sentence").evaluate(size) >= 24
+    assert page.locator('[data-spot="token"] h4').evaluate(size) >= 20
+    assert page.locator(".samples").is_hidden()
+    assert page.locator('[data-station="embedding"] .lead').is_hidden()
+    assert page.evaluate(HIDDEN, [".sentence", "[data-spot=token] .cells"]) == []
+    page.keyboard.press("p")
+    assert page.locator(".sentence").evaluate(size) < 17
 
 
 @browser_only
@@ -1025,18 +1048,26 @@ def test_doors_lead_on(show, small):
 
 
 @browser_only
-def test_a_word_is_explained_in_the_station_where_it_is_first_seen(show, digits):
+def test_a_word_is_explained_where_it_is_first_seen(show, digits):
     page = show(digits[0], whole=False)
     words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
-    explained = page.locator(".words dt").all_text_contents()
-    assert sorted(explained) == sorted(words)
+    assert len(words) >= 25
+    assert page.locator("dfn").count() == len(words)
+    described = page.locator("dfn").evaluate_all("all => all.map((e) => e.getAttribute('aria-description'))")
+    assert sorted(described) == sorted(words.values())
     page.locator("[data-do=next]").click()
-    page.locator('[data-station="patches"] summary').press("Enter")
-    assert page.locator(".words dd").first.is_visible()
-    assert text(page, ".words dd") == words["patch"]
+    patch = page.locator('[data-station="patches"] dfn').first
+    shown = "(e) => getComputedStyle(e, '::after').content"
+    assert patch.evaluate(shown) == "none"
+    patch.hover()
+    assert patch.evaluate(shown) == f'"{words["patch"]}"'
+    page.mouse.move(0, 0)
+    patch.focus()  # by Tab, or by a finger
+    assert patch.evaluate(shown) == f'"{words["patch"]}"'
 
 
 def test_words_are_explained_as_in_the_glossary():
     glossary = (ROOT / "book" / "glossary.md").read_text("utf-8")
-    for term, meaning in json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8")).items():
-        assert re.search(rf"^\| {re.escape(term)} \| [^|]*\| {re.escape(meaning)} \|", glossary, re.MULTILINE), term
+    meanings = re.findall(r"^\| [^|]+ \| [^|]*\| ([^|]+) \|", glossary, re.MULTILINE)
+    words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
+    assert set(words.values()) <= set(meanings)

@@ -48,7 +48,8 @@ def draw(page: Page) -> list[Image.Image]:
 
 
 def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
-    """Attention as it happens, at some beats."""
+    """Attention as it happens, at some beats, once something was guessed."""
+    page.locator(".guesses button").nth(1).click()
     shots = []
     for beat in beats:
         page.locator('[name="beat"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
@@ -72,7 +73,7 @@ def main() -> None:
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
             beats = {STOPS - 1: BEATS["look"], STOPS: BEATS["take"]}.get(stop, ())
-            shots = watch(page, beats) or [frame(page)]
+            shots = watch(page, beats) if beats else [frame(page)]
             frames += shots
             times += [400] * (len(shots) - 1) + [1800]
         browser.close()

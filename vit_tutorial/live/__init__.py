@@ -7,6 +7,7 @@ nothing is asked of a network, a server or a kernel: a notebook, an exported pag
 """
 
 from vit_tutorial.live.command import shipped
+from vit_tutorial.live.matches import matches_page
 from vit_tutorial.live.page import MOST, Live, page
 
-__all__ = ["MOST", "Live", "page", "shipped"]
+__all__ = ["MOST", "Live", "matches_page", "page", "shipped"]

@@ -7,7 +7,6 @@ const MOST_TEXTS = 25; // numbers that are written into their cells
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read
-export const norm = (row) => Math.hypot(...row);
 export const rowOf = (matrix, row, width) => matrix.subarray(row * width, (row + 1) * width);
 export const largestSize = (values) => largest(values.map(Math.abs));
 
@@ -160,50 +159,5 @@ export function cells({ pixels, say, lightUp }, place, label) {
     say(reading.textContent);
   });
   light(null);
-  return { show, light };
-}
-
-// A number for each token: those before the patches as cells of their own, the patches where they are in the picture.
-export function tokenMap(page, place, label) {
-  const { prefix, columns } = page.sizes;
-  const special = make("div", { className: "special-cells" });
-  const first = prefix ? cells(page, special, `${label}, ${page.tokenName(0)}`) : null;
-  if (prefix) place.append(special);
-  const patches = cells(page, place, `${label}, patches`);
-  place.classList.add("token-map");
-
-  // Colours go by the patches: the class token often takes most from itself, and they would all be dark.
-  function show({ values, colours, most = largestSize(values.subarray(prefix)), sources, write = digits }) {
-    const rest = values.subarray(prefix).reduce((sum, v) => sum + v, 0);
-    const shares = `${values[0] > rest ? ", most of all" : ""}; all patches together ${write(rest)}`;
-    first?.show({
-      values: values.subarray(0, prefix),
-      columns: prefix,
-      colours,
-      most,
-      name: page.tokenName,
-      clicked: page.chooseToken,
-      sources,
-      write,
-      about: `${page.tokenName(0)} ${write(values[0])}${colours === "heat" ? shares : ""}`,
-    });
-    patches.show({
-      values: values.subarray(prefix),
-      columns,
-      colours,
-      most,
-      name: (i) => page.tokenName(i + prefix),
-      clicked: (i) => page.chooseToken(i + prefix),
-      square: true,
-      write,
-      sources: sources && ((i) => sources(i + prefix)),
-    });
-  }
-
-  function light(lit) {
-    const isFirst = lit && lit[0] < prefix;
-    first?.light(isFirst ? lit : null);
-    patches.light(lit && !isFirst ? lit.map((t) => t - prefix) : null);
-  }
   return { show, light };
 }

@@ -20,14 +20,19 @@ export const isArranged = ({ order, hidden }) => Boolean(order || hidden.length)
 
 export const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(AS_TRAINED);
 
-// blocks.1.attention.heads.0 -> head 0 of block 1
-export function partName(name) {
+// Blocks and heads are counted from 1, as in the lessons; patches, tokens and numbers from 0.
+export const blockName = (layer) => `block ${Number(layer) + 1}`;
+export const headName = (head) => `head ${Number(head) + 1}`;
+
+// blocks.1.attention.heads.0 -> head 1 of block 2
+function partName(name) {
   const [, layer, part, inner, head] = name.split(".");
   const what = part === "mlp" ? "MLP" : "attention";
-  if (!part) return `block ${layer}`;
-  if (!inner) return `${what} of block ${layer}`;
-  if (inner === "heads") return `head ${head} of block ${layer}`;
-  return `the shortcut beside the ${what} of block ${layer}`;
+  const block = blockName(layer);
+  if (!part) return block;
+  if (!inner) return `${what} of ${block}`;
+  if (inner === "heads") return `${headName(head)} of ${block}`;
+  return `the shortcut beside the ${what} of ${block}`;
 }
 
 export function describe({ off, scale, temperature, position, order, hidden, learned }, states) {
@@ -50,10 +55,11 @@ export function whatIsOff({ layer, isOn }, part) {
   const what = part === "mlp" ? "MLP" : "attention";
   const before = part === "mlp" ? "z′" : "z";
   const after = part === "mlp" ? "z" : "z′";
-  if (!isOn("")) return `Block ${layer} is switched off: every token leaves it as it came in.`;
+  const block = blockName(layer);
+  if (!isOn("")) return `All of ${block} is switched off: every token leaves it as it came in.`;
   if (isOn(part)) return "";
   if (isOn(`${part}.residual`)) {
-    return `The ${what} of block ${layer} is switched off, so it adds nothing: ${after} = ${before}.`;
+    return `The ${what} of ${block} is switched off, so it adds nothing: ${after} = ${before}.`;
   }
-  return `The ${what} of block ${layer} is switched off, and so is the shortcut beside it: ${after} is all zeros.`;
+  return `The ${what} of ${block} is switched off, and so is the shortcut beside it: ${after} is all zeros.`;
 }

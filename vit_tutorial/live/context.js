@@ -72,7 +72,8 @@ export function contextOf({ host, root, data }) {
       station: "patches",
       token: middle,
       previous: null, // the token that was chosen before
-      guess: null, // the patch that the reader thinks it will look at
+      guess: null, // what the reader guesses of attention: a patch, or the number of a choice
+      hasGuessed: false,
       layer: 0,
       head: 0,
       row: 0, // of E, whose sum is shown
@@ -86,7 +87,6 @@ export function contextOf({ host, root, data }) {
     map: {}, // the diagram: how it is laid out, and its elements
     meaning: {}, // the sheet of pictures that parts answer to, and where in it they are
     watch: {}, // attention as it happens: the beat, whether it moves on, and the scene that it shows
-    trials: { count: 0 }, // how often a part was tried, or what was tried forgotten
   };
   page.lightUp = (place, lights) => lightUp(page, place, lights);
   page.stops = storyOf(page);

@@ -31,11 +31,11 @@ export function go(page, name, { layer, head } = {}) {
 // The choice of a block, and of a head, each with a small map of where the token looks.
 export function buildDepth(page) {
   const { $, state, sizes } = page;
-  const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { textContent: i }));
+  const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { textContent: i + 1 }));
   const heads = Array.from({ length: sizes.h }, (_, i) => {
     const map = make("canvas");
     map.style.aspectRatio = `${sizes.columns} / ${sizes.rows}`;
-    return make("span", {}, map, String(i));
+    return make("span", {}, map, String(i + 1));
   });
   const choices = [
     { name: "layer", title: "Block", contents: blocks },

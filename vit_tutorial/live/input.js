@@ -55,6 +55,10 @@ export async function choosePicture(page, picture, { sample = -1, ink = picture,
 
 async function takePhoto(page, file) {
   const { $, data, white } = page;
+  if (page.isOfDigits) {
+    $(".message").textContent = "This model reads digits: draw one.";
+    return;
+  }
   try {
     $(".message").textContent = `Reading ${file.name || "your picture"}: a large one takes some seconds.`;
     const { picture, done } = await readPhoto(file, data);
@@ -72,6 +76,7 @@ export function buildPictures(page, images) {
     return make("button", { type: "button", title: alt, onclick }, make("img", { src, alt }));
   });
   $(".samples").append(...buttons);
+  $('[data-do="open"]').classList.toggle("hidden", page.isOfDigits);
   const input = $("input[type=file]");
   input.onchange = () => {
     if (input.files.length) takePhoto(page, input.files[0]);

@@ -6,7 +6,7 @@ import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
 import { contextOf } from "./context.js";
 import { buildDepth, drawDepth, go } from "./controls.js";
-import { begin, isStill } from "./dom.js";
+import { begin, hasModifier, isStill } from "./dom.js";
 import { buildPad, buildPens, buildPictures } from "./input.js";
 import { copyLink } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
@@ -16,7 +16,6 @@ import { buildPicker, chooseToken, drawPicker } from "./picker.js";
 import { buildQuestions, drawQuestions } from "./questions.js";
 import { sceneOf, slotsOf } from "./scene.js";
 import { STATIONS } from "./stations/index.js";
-import { forgetTried } from "./stations/what_if.js";
 import { isTold } from "./story.js";
 import { tourOf } from "./tour.js";
 import { buildWords } from "./words.js";
@@ -61,7 +60,7 @@ function makeChanging(page) {
 
   // The picture or the model is another one: shows what is known at once, and the answer as soon as it is computed.
   page.follow = async () => {
-    forgetTried(page);
+    page.state.guess = null; // it was about another picture or model
     page.pad.draw();
     drawPicker(page);
     STATIONS["what-if"].draw(page);
@@ -102,6 +101,14 @@ function wireButtons(page, tour) {
   for (const button of page.$$("[data-do]")) button.onclick = () => actions[button.dataset.do]();
 }
 
+// P is for a projector. Within somebody else's page the key counts only where the focus is in ours.
+function listen({ $, hasOwnAddress }, tour) {
+  const place = hasOwnAddress ? window : $(".live");
+  place.addEventListener("keydown", (event) => {
+    if (event.key === "p" && !hasModifier(event)) tour.project();
+  });
+}
+
 function start({ host, root, data, images }) {
   const page = contextOf({ host, root, data });
   makeDrawing(page);
@@ -125,13 +132,14 @@ function start({ host, root, data, images }) {
   buildQuestions(page);
   buildWords(page);
   wireButtons(page, tour);
+  listen(page, tour);
 
   STATIONS["what-if"].draw(page);
   page.pad.show(page.state.picture);
   computeNow(page);
   tour.begin();
   followAddress(page, tour);
-  Object.freeze(page); // from here on only what it holds changes: state, shown, map, meaning, trials, past
+  Object.freeze(page); // from here on only what it holds changes: state, shown, map, meaning, watch, past
   // In the browser's console: $0.live.run(picture) gives every number of a pass, as the package names them.
   host.live = {
     config: page.config,

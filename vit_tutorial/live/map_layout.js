@@ -1,6 +1,7 @@
 // Where the diagram's parts lie, and how its lines run. Lying, it runs from left to right; upright, on a phone, from the
 // top down. "Along" is the way through the model; "across" is the distance from the stream of tokens.
 
+import { blockName, headName } from "./changes.js";
 import { clamp } from "./dom.js";
 
 const SHORTEST = 76; // pixels of a block that lies, at least; where these have no room, the map stands
@@ -35,7 +36,7 @@ export function planOf({ L, h }, width) {
   };
 }
 
-// Where a head is: head 0 is the uppermost, or the leftmost.
+// Where a head is: the first is the uppermost, or the leftmost.
 const acrossOf = ({ isUpright, head, heads }, i) => NEAREST + ((isUpright ? i : heads.length - 1 - i) + 0.5) * head;
 
 // A line that leaves and arrives along the way.
@@ -106,7 +107,7 @@ function blockParts(plan, layer) {
   const word = [70, isUpright ? 26 : 21];
   const shortcut = isUpright ? [34, 24] : [31, 20];
   const one = (a, c, w, h, text, part, label, to) => {
-    return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
+    return { a: at(a), c, w, h, text, part: name + part, label: blockName(layer) + label, to, layer };
   };
   const parts = heads.map((i) => {
     const part = one(
@@ -116,14 +117,14 @@ function blockParts(plan, layer) {
       head - 3,
       "",
       `.attention.heads.${i}`,
-      `, head ${i}`,
+      `, ${headName(i)}`,
       "attention",
     );
     return { ...part, head: i };
   });
   const middle = isUpright ? AT.heads : Math.max(0.34, 38 / block); // of the word attention, which needs room
   return [
-    one(isUpright ? AT.mlp : 0.5, words[1], ...word, `block ${layer}`, "", "", "attention"),
+    one(isUpright ? AT.mlp : 0.5, words[1], ...word, blockName(layer), "", "", "attention"),
     one(middle, words[0], ...word, "attention", ".attention", ", attention", "attention"),
     ...parts,
     one(AT.heads, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
@@ -147,7 +148,7 @@ export function partsOfMap(plan) {
   const one = (a, text, label, to, look) => ({ a, c: 0, w: PICTURE, h: PICTURE, text, label, to, look });
   const under = { c: plan.isUpright ? -33 : -25, w: Math.min(64, plan.block - 2), h: 21, text: "", to: "layers" };
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
-    const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
+    const label = step ? `the answer after ${blockName(step - 1)}` : "the answer after the embedding";
     return { ...under, a: EDGE.begin + step * plan.block + (step ? 0 : 20), label, step };
   });
   return [

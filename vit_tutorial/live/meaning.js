@@ -1,5 +1,6 @@
 // What a row of E, a hidden unit or a head answers to: the patches that got most from it, in pictures it was tried on.
 
+import { blockName, headName } from "./changes.js";
 import { bytes, drawFrame, make } from "./dom.js";
 
 const SIDE = 100; // pixels of a shown picture, about
@@ -12,8 +13,8 @@ const NUMBERS = {
 };
 const NAMES = {
   row: (s) => `Number ${s.followed} of the token`,
-  unit: (s) => `Unit ${s.unit} of block ${s.layer}`,
-  head: (s) => `Head ${s.head} of block ${s.layer}`,
+  unit: (s) => `Unit ${s.unit} of ${blockName(s.layer)}`,
+  head: (s) => `In ${blockName(s.layer)}, ${headName(s.head)}`,
 };
 const DOES = {
   row: () => "is largest for these patches",

@@ -1,7 +1,6 @@
 // A pad to draw on, finer than the picture, so that strokes are smooth: each pixel of the picture is a mean of its ink.
 
 import { ARROWS, clamp, hasModifier, sharpen } from "./dom.js";
-import { widened } from "./paper.js";
 import { paint } from "./pictures.js";
 
 const INK = 0.25; // and more is something drawn
@@ -9,6 +8,25 @@ const FULL = 0.9; // of the pad is drawn on: no drawing any more
 const FILLED = 0.9; // of the frame's height or width: a drawing that is as large needs no enlarging
 const LARGEST = 3; // times a drawing is enlarged at most
 const FINE = 64; // pixels of the pad along the longer side, at least
+
+// Strokes (height, width) from 0 to 1 with lines wider by a radius on each side; a negative one makes them narrower.
+function widened(strokes, [height, width], radius) {
+  const reach = Math.ceil(Math.abs(radius));
+  const disc = [];
+  for (let y = -reach; y <= reach; y++) {
+    for (let x = -reach; x <= reach; x++) if (Math.hypot(y, x) <= Math.abs(radius)) disc.push([y, x]);
+  }
+  const pick = radius > 0 ? Math.max : Math.min;
+  return strokes.map((v, i) => {
+    const [row, column] = [Math.floor(i / width), i % width];
+    let out = v;
+    for (const [y, x] of disc) {
+      const isWithin = row + y >= 0 && row + y < height && column + x >= 0 && column + x < width;
+      out = pick(out, isWithin ? strokes[i + y * width + x] : 0);
+    }
+    return out;
+  });
+}
 
 // begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted; say(text), aloud;
 // arranged(): the picture with its patches moved or hidden, which is shown while nobody draws; null where none is.

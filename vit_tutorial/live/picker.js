@@ -2,7 +2,7 @@
 
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, make, sharpen } from "./dom.js";
 import { paint, rearrange } from "./pictures.js";
-import { isGuessing, isTold } from "./story.js";
+import { isGuessingPatch, isTold } from "./story.js";
 
 // Patch n of the picture, as large as a box.
 export function drawPatch({ scratch, config, sizes }, context, n, box) {
@@ -21,14 +21,8 @@ export function drawPatches(page, canvas) {
     const [x, y, w, h] = cellBox(canvas, config.grid, n);
     drawPatch(page, context, n, [x + gap, y + gap, w - 2 * gap, h - 2 * gap]);
   }
-  const framed = [
-    [state.token, page.blue],
-    [isGuessing(page) ? state.guess : null, page.colourOf("--position")],
-  ];
-  for (const [token, colour] of framed) {
-    if (token !== null && token >= sizes.prefix) {
-      drawFrame(context, cellBox(canvas, config.grid, token - sizes.prefix), colour, 3);
-    }
+  if (state.token >= sizes.prefix) {
+    drawFrame(context, cellBox(canvas, config.grid, state.token - sizes.prefix), page.blue, 3);
   }
 }
 
@@ -53,20 +47,22 @@ export function drawPicker(page, pixel = null) {
   });
 }
 
-// The token that the page follows; while the reader guesses, the guess.
-export function chooseToken(page, token) {
+// The token that the page follows; while the reader guesses a patch, the guess, which counts once it is final.
+export function chooseToken(page, token, isFinal = true) {
   const { state } = page;
-  if (isGuessing(page)) state.guess = token;
-  else if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
+  page.say(`${isGuessingPatch(page) ? "Your guess: " : ""}${page.tokenName(token)}, ${page.placeOf(token)}`);
+  if (!isGuessingPatch(page)) {
+    if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
+  } else if (isFinal) page.watch.answer(token);
+  else state.guess = token;
   page.draw();
-  page.say(`${isGuessing(page) ? "Your guess: " : ""}${page.tokenName(token)}, ${page.placeOf(token)}`);
 }
 
 // The token beside the chosen one; those before the patches are above them.
 function neighbour(page, [down, right]) {
   const { sizes, state, at } = page;
   const { prefix, rows, columns } = sizes;
-  const token = isGuessing(page) ? (state.guess ?? 0) : state.token;
+  const token = isGuessingPatch(page) ? (state.guess ?? 0) : state.token;
   const [row, column] = token < prefix ? [-1, 0] : at(token);
   if (row + down < 0 && prefix) return 0;
   return prefix + clamp(row + down, 0, rows - 1) * columns + clamp(column + right, 0, columns - 1);
@@ -86,9 +82,12 @@ export function buildPicker(page) {
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
   for (const picture of [canvas, $(".stage")]) {
     picture.addEventListener("keydown", (event) => {
-      if (!(event.key in ARROWS) || hasModifier(event)) return;
+      if (hasModifier(event)) return;
+      const { guess } = page.state;
+      if (event.key === "Enter" && isGuessingPatch(page) && guess !== null) chooseToken(page, guess);
+      if (!(event.key in ARROWS)) return;
       event.preventDefault();
-      chooseToken(page, neighbour(page, ARROWS[event.key]));
+      chooseToken(page, neighbour(page, ARROWS[event.key]), false);
     });
   }
   new ResizeObserver(page.draw).observe(canvas);

@@ -1,5 +1,4 @@
 import { patchify, unpatchify } from "./model.js";
-import { cutOut } from "./paper.js";
 
 // A picture is a Float32Array (C, H, W) with numbers in [0, 1]; the model takes (x - mean) / std.
 
@@ -45,7 +44,7 @@ export async function readPhoto(file, data) {
     const megapixels = Math.round((width * height) / 1e6);
     throw new Error(`${name} has ${megapixels} megapixels, which is too many: at most 40. Make it smaller first.`);
   }
-  const found = data.config.shape[0] === 1 ? drawnOn(image, data, name) : photographed(image, data, name);
+  const found = photographed(image, data, name);
   image.close();
   return found;
 }
@@ -67,40 +66,14 @@ function photographed(image, data, name) {
   context.imageSmoothingQuality = "high";
   context.drawImage(image, left, top, width, height, 0, 0, W, H);
   const rgba = context.getImageData(0, 0, W, H).data;
+  const colour = (pixel, c) => rgba[4 * pixel + c] / 255;
+  const grey = (pixel) => LUMA.reduce((sum, share, c) => sum + share * colour(pixel, c), 0);
   const picture = Float32Array.from({ length: C * H * W }, (_, i) => {
-    return rgba[4 * (i % (H * W)) + Math.floor(i / (H * W))] / 255;
+    return C === 1 ? grey(i) : colour(i % (H * W), Math.floor(i / (H * W)));
   });
   const kept = (width * height) / (image.width * image.height);
   const cut = kept < 0.995 ? `cut to its middle (${Math.round(100 * kept)} % of it), and ` : "";
   return { picture, done: `${name}, ${cut}made ${W} × ${H} pixels, as the model takes it.` };
-}
-
-// An image's pixels (h, w, 4), on white, with this many along its longer side.
-function pixelsOfImage(image, side) {
-  const scale = side / Math.max(image.width, image.height);
-  const w = Math.max(1, Math.round(image.width * scale));
-  const h = Math.max(1, Math.round(image.height * scale));
-  const context = new OffscreenCanvas(w, h).getContext("2d");
-  context.imageSmoothingQuality = "high";
-  context.drawImage(image, 0, 0, w, h);
-  return { rgba: context.getImageData(0, 0, w, h).data, size: [h, w] };
-}
-
-// A drawing on paper, or on a screen, as the model takes it, and what was done to it.
-function drawnOn(image, data, name) {
-  const { rgba, size } = pixelsOfImage(image, 256);
-  const grey = Float32Array.from({ length: size[0] * size[1] }, (_, i) => {
-    const opaque = rgba[4 * i + 3] / 255;
-    return LUMA.reduce((sum, share, c) => sum + (share * (rgba[4 * i + c] * opaque + 255 * (1 - opaque))) / 255, 0);
-  });
-  const found = cutOut(grey, size, data.config.shape);
-  if (!found)
-    throw new Error(`${name} shows nothing that stands out from its ground. Try a thicker pen, or more light.`);
-  const [, H, W] = data.config.shape;
-  const turned = found.isDark ? "turned from dark on light to light on dark, " : "";
-  const lines = found.wider > 0.05 ? "its lines made wider, " : found.wider < -0.05 ? "its lines made thinner, " : "";
-  const fitted = `cut out, moved to the middle, and made ${W} × ${H} pixels, as the pictures it learned from`;
-  return { picture: found.picture, done: `${name}: ${turned}${lines}${fitted}.` };
 }
 
 // A picture (C, H, W) on a canvas of H x W pixels.

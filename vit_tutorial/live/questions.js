@@ -40,13 +40,13 @@ const QUESTIONS = [
   },
 ];
 
-// Where a reader goes on: a picture of their own, and other pages.
-function buildDoors({ $, data }) {
+// Where a reader goes on: a picture of their own where this model takes one, and other pages.
+function buildDoors({ $, data, isOfDigits }) {
   const own = make("button", { type: "button", textContent: "A picture of your own" });
   own.onclick = () => $("input[type=file]").click();
   const links = Object.entries(data.doors).map(([textContent, href]) => make("a", { textContent, href }));
   const other = "vit-tutorial live --weights photographs writes such a page for photographs; lesson 01 builds patches.";
-  $(".doors").replaceChildren("Go on: ", own, ...(links.length ? links : [other]));
+  $(".doors").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 
 export function buildQuestions(page) {

@@ -1,10 +1,10 @@
 // What is shown of what is chosen: the numbers that every station draws from, and the places that they fill.
 
-import { cells, rowOf, tokenMap } from "./cells.js";
+import { cells, rowOf } from "./cells.js";
 import { weightsOf } from "./compute.js";
 import { largest } from "./dom.js";
 import { rearrange } from "./pictures.js";
-import { MAPS, SHOWS, TEXTS } from "./stations/index.js";
+import { SHOWS, TEXTS } from "./stations/index.js";
 
 // The hidden unit that a token excites most.
 function mostActive({ mlp }, token, M) {
@@ -54,27 +54,20 @@ export function sceneOf(page) {
     theName: page.theName,
     channel: (c) => (sizes.C === 1 ? "" : `${sizes.C === 3 ? colours[c] : `channel ${c}`}, `),
     isBlockOn: (block) => !off.has(`blocks.${block}`),
-    isPartOn: (block, part) => !off.has(`blocks.${block}.${part}`),
     isHeadOn: (block, one) =>
       ["", ".attention", `.attention.heads.${one}`].every((part) => !off.has(`blocks.${block}${part}`)),
     isOn: (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`), // of the chosen block
   };
 }
 
-// Fills the markup's [data-show], [data-map] and [data-text]: [element, what draws it] each.
+// Fills the markup's [data-show] and [data-text]: [element, what draws it] each.
 export function slotsOf(page) {
   const { $$ } = page;
   const labelOf = (place) => place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
-  const known = (place, name, { light }) => page.views.push({ station: place.closest(".station"), name, light });
   const shows = $$("[data-show]").map((place) => {
     const view = cells(page, place, labelOf(place));
-    known(place, place.dataset.show, view);
+    page.views.push({ station: place.closest(".station"), name: place.dataset.show, light: view.light });
     return [place, (s) => view.show(SHOWS[place.dataset.show](s))];
-  });
-  const maps = $$("[data-map]").map((place) => {
-    const view = tokenMap(page, place, labelOf(place));
-    known(place, place.dataset.map, view);
-    return [place, (s) => view.show(MAPS[place.dataset.map](s))];
   });
   const written = $$("[data-text]").filter((place) => TEXTS[place.dataset.text]);
   const texts = written.map((place) => [
@@ -83,5 +76,5 @@ export function slotsOf(page) {
       place.textContent = TEXTS[place.dataset.text](s);
     },
   ]);
-  return [...shows, ...maps, ...texts];
+  return [...shows, ...texts];
 }

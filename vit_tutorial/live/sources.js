@@ -46,7 +46,7 @@ export function weightedSum(weights, v, d, tokenName) {
     text: `${some
       .map((t) => `${digits(weights[t])} · ${bracketed(rowOf(v, t, d)[i])} (${tokenName(t)})`)
       .join(" + ")}${order.length > 2 ? ` + ${order.length - 2} more tokens` : ""}`,
-    lights: { weights: [order[0], order[0]] },
+    lights: {},
   });
 }
 

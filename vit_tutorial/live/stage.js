@@ -15,7 +15,7 @@ const LABEL = 18; // pixels of a label above a strip
 const BAR = 10; // pixels: the width of the bar in which shares add up
 
 // Where everything lies, in pixels of the page.
-export function layoutOf(width, { rows, columns, prefix }) {
+function layoutOf(width, { rows, columns, prefix }) {
   const room = 0.42 * window.innerHeight; // of a screen that is low
   const tile = Math.min((0.42 * width) / Math.max(rows, columns), room / (rows + prefix), MOST_TILE);
   const top = prefix ? tile + 8 : 0;

@@ -6,14 +6,17 @@ export function reached({ state, stops }) {
   const { station, tells = station } = stops[state.stop];
   return state.isWhole ? "what-if" : tells;
 }
-export const isGuessing = ({ state, stops }) => Boolean(stops[state.stop].isGuess) && !state.isAway;
+// A stop that watches attention has a guess first. At "ask" it is a patch; at the others one of some choices.
+export const isGuessing = ({ state, stops }) => Boolean(stops[state.stop].watch) && !state.hasGuessed && !state.isAway;
+export const isGuessingPatch = (page) => isGuessing(page) && page.stops[page.state.stop].watch === "ask";
 export const isTold = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf(reached(page));
 
 // The guided tour's stops. At each one a station is open, one part of the page lights up (spot), and a sentence says
 // what to try there. A stop whose text is false, for this model, is left out.
 //   follow: the token that is followed, "patch" or "class"; none: the reader's
 //   asks: what else must be in sight; offers: buttons beside the sentence
-//   isGuess: what is to be guessed isn't shown yet; tells: how far the story has come, if not to the station
+//   watch: the part of attention that is guessed, and then played
+//   tells: how far the story has come, if not to the station
 
 const STORY = [
   {
@@ -57,7 +60,7 @@ const STORY = [
     follow: "patch",
     text: ({ isTried, point }) =>
       isTried &&
-      "Each number is the patch’s pixels times numbers of E, added up, plus an offset. " +
+      "Each number is the patch’s pixels times numbers of E, added up, plus a bias. " +
         `The framed one is largest for these six: what do they share? ${point} other numbers.`,
   },
   {
@@ -86,13 +89,12 @@ const STORY = [
   {
     station: "attention",
     spot: "[data-spot=watch]",
-    isGuess: true,
     tells: "positions",
     watch: "ask",
     follow: "class",
     text: ({ aToken, click }) =>
       "In attention, tokens exchange what they know. Each has a question q, an answer k and a value v. " +
-      `Which patch will ${aToken} look at most? ${click} your guess.`,
+      `Whose k fits the q of ${aToken} best? ${click} the patch that you guess.`,
   },
   {
     station: "attention",
@@ -100,8 +102,8 @@ const STORY = [
     watch: "look",
     follow: "class",
     text: ({ click }) =>
-      "Its q times the k of a token is a score. Softmax makes shares of the scores. " +
-      `Was your guess right? ${click} another patch: where does that one look?`,
+      "Its q times a k is a score. Softmax makes shares of the scores. Guess: how large is the largest? " +
+      `Then ${click.toLowerCase()} another patch: where does that one look?`,
   },
   {
     station: "attention",
@@ -109,8 +111,8 @@ const STORY = [
     watch: "take",
     follow: "class",
     text: () =>
-      "Of each token’s v, as much flows in as its share says. All of it adds up to one list. " +
-      "Lower the temperature, then raise it: from how many patches does it take?",
+      "Of each token’s v, as much flows in as its share says. Guess: how many tokens give half of all? " +
+      "Then move the temperature: how many now?",
   },
   {
     station: "attention",
@@ -123,12 +125,21 @@ const STORY = [
         "Choose another: what does that one look for?",
   },
   {
+    station: "attention",
+    spot: "[data-spot=middle]",
+    asks: ["[data-spot=added]"],
+    follow: "class",
+    text: ({ point }) =>
+      "What all heads took becomes one list. It is added to the token: z + the list = z′. " +
+      `So the old token stays in it: a residual connection. ${point} a number of z′: which two make it?`,
+  },
+  {
     station: "mlp",
     spot: "[data-spot=hidden]",
     asks: ['[data-meaning="unit"]'],
     text: ({ M, point }) =>
       `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
-      `${point} one: what switches it on?`,
+      `The better one fits, the more it adds of its own list. ${point} one: what switches it on?`,
   },
   {
     station: "layers",

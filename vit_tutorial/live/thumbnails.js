@@ -2,6 +2,7 @@
 
 import { best } from "./answer.js";
 import { largestSize, percent, rowOf } from "./cells.js";
+import { blockName } from "./changes.js";
 import { largest, sharpen } from "./dom.js";
 import { lens } from "./model.js";
 import { drawPatches } from "./picker.js";
@@ -45,7 +46,7 @@ export function drawThumbnails(page, scene) {
     const k = best({ probabilities });
     button.lastChild.textContent = classes[k];
     const off = step && !isBlockOn(step - 1) ? ", which is off" : "";
-    const when = step ? `After block ${step - 1}${off}` : "After the embedding";
+    const when = step ? `After ${blockName(step - 1)}${off}` : "After the embedding";
     button.title = `${when} the classifier would say ${classes[k]}, ${percent(probabilities[k])}`;
   }
 }

@@ -5,7 +5,7 @@ import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
 import { make } from "./dom.js";
 import { choosePicture } from "./input.js";
-import { isGuessing } from "./story.js";
+import { isGuessingPatch } from "./story.js";
 
 const NARROW = 640; // pixels of the page, on a phone
 
@@ -31,7 +31,6 @@ const bottomOf = (element) => element.getBoundingClientRect().bottom;
 function reveal(page, asked) {
   const { $ } = page;
   const stuck = measure(page);
-  const isGuess = isGuessing(page);
   const below = asked
     .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"))
     .map((element) => element.closest(".choose") ?? element);
@@ -40,7 +39,8 @@ function reveal(page, asked) {
   const room = window.innerHeight - stuck - 40;
   const hasRoom = (from) =>
     from && topOf(from) <= topOf(first()) && Math.max(...below.map(bottomOf)) - topOf(from) < room;
-  $(".live").classList.toggle("focused", isGuess || $(".live").clientWidth <= NARROW || !hasRoom(first()));
+  const isNarrow = $(".live").clientWidth <= NARROW || $(".live").matches(".projector");
+  $(".live").classList.toggle("focused", isGuessingPatch(page) || isNarrow || !hasRoom(first()));
   page.draw(); // numbers that have no room in their cells any more
   const heading = $(".station:not(.hidden) h3");
   page.reveal(hasRoom(heading) ? heading : first(), "start");
@@ -97,14 +97,13 @@ export function tourOf(page) {
   }
 
   function show(number, isReset = false) {
-    Object.assign(state, { stop: number, isAway: false });
+    Object.assign(state, { stop: number, isAway: false, guess: null, hasGuessed: false });
     darken(page);
     $(".left").scrollTop = 0;
-    const { station, follow: kind, text, offers = [], watch } = stops[number];
+    const { station, follow: kind, text, offers = [] } = stops[number];
     follow(kind);
     offer(page, offers);
     go(page, station);
-    if (watch) page.watch.playPart(watch);
     drawButtons();
     $(".sentence").textContent = isReset ? `All that you changed is reset. ${text}` : text;
     return lightUp(stops[number]);
@@ -125,6 +124,12 @@ export function tourOf(page) {
     state.isAway = true;
     drawButtons();
     measure(page);
+  }
+
+  // In front of a class: large letters, and only what the stop is about.
+  function project() {
+    $(".live").classList.toggle("projector");
+    if (!state.isAway) reveal(page, lightUp(stops[state.stop]));
   }
 
   // A link's stop, and on it what else the link holds.
@@ -148,6 +153,7 @@ export function tourOf(page) {
     begin: () => show(0),
     arrive,
     leave,
+    project,
     resume,
     actions: {
       whole() {

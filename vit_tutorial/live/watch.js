@@ -2,18 +2,22 @@
 // one for each token that is asked, one in which softmax makes shares of scores, one for each token that gives.
 
 import { digits, percent, rowOf } from "./cells.js";
-import { clamp, isStill } from "./dom.js";
+import { clamp, isStill, make } from "./dom.js";
+import { GUESSES, resultOf } from "./guess.js";
+import { softmaxOf } from "./sources.js";
 import { drawStage, momentOf, tokenAt } from "./stage.js";
 import { isGuessing } from "./story.js";
 
 const SECONDS = { ask: 6, squeeze: 2.5, take: 6 }; // that each part lasts, however many tokens there are
 
 // What the stage draws of a scene.
-function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn }, guess) {
+function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn, isFine, changes }, guess) {
   return {
     prefix,
     token,
     guess,
+    isFine,
+    changes,
     q: rowOf(one.q, token, d),
     k: one.k,
     v: one.v,
@@ -25,38 +29,33 @@ function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn }, guess) {
 }
 
 // What scores are divided by, as it is written: " ÷ √12 ÷ 0.5".
-export function divisorOf({ scale, temperature }, d) {
+function divisorOf({ scale, temperature }, d) {
   return `${scale ? ` ÷ √${d}` : ""}${temperature === 1 ? "" : ` ÷ ${temperature}`}`;
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-// The token that gives most, and what became of the reader's guess.
-function resultOf({ theName }, { shares, guess, prefix }) {
-  const most = shares.indexOf(Math.max(...shares));
-  const patch = prefix + shares.subarray(prefix).indexOf(Math.max(...shares.subarray(prefix)));
-  const first = `${capital(theName(most))} has most, ${percent(shares[most])}`;
-  const rest = most === patch ? "" : `; among the patches it is ${theName(patch)}, ${percent(shares[patch])}`;
-  if (guess === null) return `${first}${rest}.`;
-  if (guess === patch) return `${first}${rest}: as you guessed.`;
-  return `${first}${rest}. You guessed ${theName(guess)}: ${percent(shares[guess])}.`;
-}
-
-// What happens at a beat, in a sentence.
-function captionOf(page, { changes, d }, stage, beat) {
+// What happens at a beat, in a sentence; part: of a stop that watches attention.
+function captionOf(page, part, stage, beat) {
   const { theName } = page;
-  const { token, scores, shares, flows } = stage;
+  const { token, scores, shares, flows, q, changes, isFine } = stage;
   const T = shares.length;
   const { current } = momentOf(beat, shares);
-  if (beat === 0) return `${capital(theName(token))} asks: its q, ${d} numbers, goes to the k of every token.`;
-  if (beat <= T)
-    return `${capital(theName(current))} answers: q · k${divisorOf(changes, d)} = ${digits(scores[current])}.`;
+  if (beat === 0) return `${capital(theName(token))} asks: its q, ${q.length} numbers, goes to the k of every token.`;
+  if (beat === T && part === "ask") return resultOf(page, part, stage);
+  if (beat <= T) {
+    const divisor = divisorOf(changes, q.length);
+    return `${capital(theName(current))} answers: q · k${divisor} = ${digits(scores[current])}.`;
+  }
   if (beat <= T + 1) {
-    return `Softmax squeezes the scores to shares of 100 %: large ones win. ${resultOf(page, stage)}`;
+    return `Softmax squeezes the scores to shares of 100 %: large ones win. ${resultOf(page, "look", stage)}`;
   }
   if (!flows) return "This head is cut: nothing of it goes on.";
-  if (beat < 2 * T + 1) return `${percent(shares[current])} of the v of ${theName(current)} flows in.`;
-  return `All that flowed in is added up: what this head takes. ${resultOf(page, stage)}`;
+  if (beat < 2 * T + 1) {
+    const { text } = softmaxOf("", scores, isFine)(current);
+    return `${text && `${text} = `}${percent(shares[current])} of the v of ${theName(current)} flows in.`;
+  }
+  return `All that flowed in is added up: what this head takes. ${resultOf(page, "take", stage)}`;
 }
 
 export function buildWatch(page) {
@@ -65,21 +64,35 @@ export function buildWatch(page) {
   const canvas = $(".stage");
   const slider = $('[name="beat"]');
   slider.max = 2 * T + 1;
+  const paper = matchMedia("print"); // a worksheet, where numbers are to be filled in
   let last = 0; // when the frame before was drawn, in milliseconds
 
+  function drawGuesses(choices) {
+    const buttons = choices.map((textContent, i) => {
+      return make("button", { type: "button", textContent, onclick: () => answer(i) });
+    });
+    $(".guesses").replaceChildren(...buttons);
+    $(".guesses").classList.toggle("hidden", !choices.length);
+  }
+
   function draw() {
-    const { beat, scene } = watch;
+    const { scene } = watch;
     if (!scene || !canvas.clientWidth) return;
-    const stage = stageOf(scene, state.guess);
-    const isHidden = isGuessing(page); // what is to be guessed isn't shown
-    drawStage(page, canvas, stage, isHidden ? 0 : beat);
+    const isOpen = isGuessing(page); // what is to be guessed isn't shown
+    const part = page.stops[state.stop].watch;
+    const played = isOpen ? parts[part][0] : watch.beat;
+    const beat = paper.matches ? 0 : played;
+    const stage = stageOf(scene, part === "ask" ? state.guess : null);
+    drawStage(page, canvas, stage, beat);
     slider.value = Math.round(beat);
-    const caption = captionOf(page, scene, stage, isHidden ? 0 : beat);
+    const { before, choices = [] } = isOpen ? GUESSES[part] : {};
+    drawGuesses(choices);
+    const caption = before ?? captionOf(page, part, stage, beat);
     $(".watch .caption").textContent = caption;
     slider.setAttribute("aria-valuetext", caption);
     canvas.setAttribute("aria-label", `Attention as it happens: arrow keys choose a token. ${caption}`);
     $('[data-do="play"]').textContent = watch.isPlaying ? "Pause" : "Play";
-    $(".watch .tools").classList.toggle("hidden", isHidden);
+    $(".moves").classList.toggle("hidden", isOpen);
   }
 
   // How many beats a second, at a beat.
@@ -111,15 +124,22 @@ export function buildWatch(page) {
     draw();
   }
 
+  // The reader guessed: what was guessed is played.
+  function answer(guess) {
+    Object.assign(state, { guess, hasGuessed: true });
+    play(...parts[page.stops[state.stop].watch]);
+  }
+
   const END = 2 * T + 1;
-  const parts = { ask: [0, 0], look: [0, T + 1], take: [T + 1, END] }; // of the story's stops
+  const parts = { ask: [0, T], look: [T, T + 1], take: [T + 1, END] }; // of the story's stops
   slider.oninput = () => show(Number(slider.value));
   canvas.onclick = (event) => {
     const token = tokenAt(canvas, sizes, event);
     if (token !== null) page.chooseToken(token);
   };
   new ResizeObserver(draw).observe(canvas);
-  Object.assign(watch, { beat: END, isPlaying: false, draw, playPart: (part) => play(...parts[part]) });
+  paper.addEventListener("change", draw);
+  Object.assign(watch, { beat: END, isPlaying: false, draw, answer });
   return {
     play() {
       if (watch.isPlaying) show(watch.beat);

@@ -1,22 +1,30 @@
-// Words in the station where they are first seen, explained as the book's glossary does.
+// Words where the page first has them, each explained as in the book's glossary: for hover, touch and screen readers.
 
 import { make } from "./dom.js";
 
+const UNMARKED = "button, dfn, .eq, .off, .seen, .caption, [data-show], [data-text]"; // what is pressed, or drawn anew
+
+// The texts of a station; last those that are hidden until the mathematics is shown.
+function textsOf(station) {
+  const walker = document.createTreeWalker(station, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode()) texts.push(walker.currentNode);
+  const isFine = ({ parentElement }) => Number(Boolean(parentElement.closest(".fine")));
+  return texts.filter(({ parentElement }) => !parentElement.closest(UNMARKED)).sort((a, b) => isFine(a) - isFine(b));
+}
+
 export function buildWords({ $$, data }) {
-  const known = new Set();
-  for (const station of $$(".station")) {
-    const isNew = (term) => {
-      const [word] = term.split(" ("); // head (of attention)
-      return !known.has(word) && new RegExp(`\\b${word}(s|es)?\\b`, "i").test(station.textContent);
-    };
-    const terms = Object.keys(data.words).filter(isNew);
-    if (!terms.length) continue;
-    for (const term of terms) known.add(term.split(" (")[0]);
-    const summary = make("summary", { textContent: `Words: ${terms.join(" · ")}` });
-    const list = terms.flatMap((textContent) => [
-      make("dt", { textContent }),
-      make("dd", { textContent: data.words[textContent] }),
-    ]);
-    station.append(make("details", { className: "words" }, summary, make("dl", {}, ...list)));
+  for (const [word, meaning] of Object.entries(data.words)) {
+    const pattern = new RegExp(`\\b${word}(s|es)?\\b`, "i");
+    const text = $$(".station")
+      .flatMap(textsOf)
+      .find((one) => pattern.test(one.data));
+    if (!text) continue; // such a model has none
+    const seen = text.splitText(text.data.search(pattern));
+    seen.splitText(seen.data.match(pattern)[0].length);
+    const term = make("dfn", { tabIndex: 0 });
+    term.setAttribute("aria-description", meaning);
+    seen.replaceWith(term);
+    term.append(seen);
   }
 }

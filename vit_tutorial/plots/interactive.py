@@ -40,7 +40,7 @@ def show_attention(
         views[name] = {"queries": _coded([q]), "keys": _coded([k]), "scale": float(scale), "softmax": True}
     queries, keys = (as_array(part) for part in next(iter(heads.values())))
     powers = np.exp(keys @ queries[1 + start] / queries.shape[1] ** 0.5)[1:]  # (N,)
-    _show_spotlight([image], views, [np.sqrt(powers / powers.max())], alt, caption, (0, start))
+    _show(_spotlight([image], views, [np.sqrt(powers / powers.max())], alt, (0, start)), alt, caption)
 
 
 def show_matches(
@@ -55,12 +55,17 @@ def show_matches(
         caption: a line below, in Markdown.
         start: the picture and its patch that are compared at first.
     """
+    _show(matches_html(images, features, alt, start=start), alt, caption)
+
+
+def matches_html(images: Sequence[Any], features: Sequence[Any], alt: str, *, start: tuple[int, int] = (0, 0)) -> str:
+    """The HTML of :func:`show_matches`, to be put into a page."""
     units = _unit_vectors(features)
     scale = max(np.abs(unit).max() for unit in units) ** 2 / 127**2
     coded = _coded(units)
     view = {"keys": coded, "scale": float(scale), "softmax": False}  # they are the queries as well
     heats = [(unit @ units[start[0]][start[1]]).clip(0, 1) ** 2 for unit in units]  # (N,) each
-    _show_spotlight(images, {"cosine": view}, heats, alt, caption, start)
+    return _spotlight(images, {"cosine": view}, heats, alt, start)
 
 
 def show_clicks(
@@ -92,30 +97,32 @@ def show_clicks(
         "masks": ["".join("1" if inside else "0" for inside in as_array(mask).flatten()) for mask in masks],
         "clicks": [{"picture": picture, "patch": patch, "object": bool(label)} for picture, patch, label in clicks],
     }
-    _show("data-vit-clicks", "clicks.js", _still(images, objects), alt, caption, data)
+    _show(_html("data-vit-clicks", "clicks.js", _still(images, objects), alt, data), alt, caption)
 
 
-def _show_spotlight(
+def _spotlight(
     images: Sequence[Any],
     views: Mapping[str, Mapping[str, object]],
     heats: Sequence[Floats],
     alt: str,
-    caption: str,
     start: tuple[int, int],
-) -> None:
+) -> str:
     data = {
         "pictures": [_photograph(image) for image in images],
         "side": round(len(heats[0]) ** 0.5),
         "views": views,
         "start": {"picture": start[0], "patch": start[1]},
     }
-    _show("data-vit-spotlight", "spotlight.js", _still(images, heats), alt, caption, data)
+    return _html("data-vit-spotlight", "spotlight.js", _still(images, heats), alt, data)
 
 
-def _show(kind: str, script: str, still: Floats, alt: str, caption: str, data: Mapping[str, object]) -> None:
+def _html(kind: str, script: str, still: Floats, alt: str, data: Mapping[str, object]) -> str:
     # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
     attributes = f"data-vit-slider data-ready {kind}"
-    html = scripted(attributes, script, _of_few_colours(still), still.shape[1], alt, data)
+    return scripted(attributes, script, _of_few_colours(still), still.shape[1], alt, data)
+
+
+def _show(html: str, alt: str, caption: str) -> None:
     display({"text/html": html, "text/plain": alt}, {}, caption)
 
 

@@ -1,8 +1,8 @@
-import { digits, inPercent, row, rowOf } from "../cells.js";
-import { whatIsOff } from "../changes.js";
-import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js";
+import { row, rowOf } from "../cells.js";
+import { blockName, headName, whatIsOff } from "../changes.js";
+import { normOf, productOf, sumOf, weightedSum } from "../sources.js";
 import { tintAttention } from "../thumbnails.js";
-import { buildWatch, divisorOf } from "../watch.js";
+import { buildWatch } from "../watch.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
 function drawHeads(page, scene) {
@@ -35,7 +35,7 @@ export const attentionStation = {
       return row(one.sums, token, d, { sources: weightedSum(rowOf(one.weights, token, T), one.v, d, tokenName) });
     },
     joined({ block, token, D, d, head }) {
-      const name = (i) => `head ${Math.floor(i / d)}, number ${i % d}`;
+      const name = (i) => `${headName(Math.floor(i / d))}, number ${i % d}`;
       const sources = (i) => ({ lights: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
       return row(block.attention.joined, token, D, { name, sources });
     },
@@ -49,38 +49,17 @@ export const attentionStation = {
       return row(block.middle, token, D, { sources: sumOf(...parts) });
     },
   },
-  maps: {
-    scores({ one, token, T, d }) {
-      const sources = productOf("q", rowOf(one.q, token, d), { weight: one.k });
-      return { values: rowOf(one.scores, token, T), sources };
-    },
-    scaled({ one, token, T, d, changes }) {
-      const scores = rowOf(one.scores, token, T);
-      const by = divisorOf(changes, d);
-      const text = (t) => by && `${digits(scores[t])}${by}`;
-      const sources = (t) => ({ text: text(t), lights: { scores: [t, t] } });
-      return { values: rowOf(one.scaled, token, T), sources };
-    },
-    weights({ one, token, T, isFine }) {
-      const sources = softmaxOf("scaled", rowOf(one.scaled, token, T), isFine);
-      return { values: rowOf(one.weights, token, T), colours: "heat", sources, write: inPercent };
-    },
-  },
   texts: {
-    weightsName: ({ head }) => `Where head ${head} looks`,
-    takesName: ({ head }) => `What head ${head} takes`,
+    takesName: ({ head }) => `What ${headName(head)} takes`,
     block({ L, layer }) {
       const blocks =
-        L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
+        L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is ${blockName(layer)}.`;
       return `Attention and MLP together are a block. ${blocks}`;
     },
     attentionOff: (s) => whatIsOff(s, "attention"),
     headOff({ head, layer, isOn }) {
       if (isOn(`attention.heads.${head}`)) return "";
-      return `Head ${head} of block ${layer} is switched off: its part of the joined sums is all zeros.`;
-    },
-    scale({ changes, d }) {
-      return `The same${divisorOf(changes, d) || ", not divided"}`;
+      return `In ${blockName(layer)}, ${headName(head)} is switched off: its part of the joined sums is all zeros.`;
     },
     divided({ changes, d }) {
       const size = `with d, which is ${d} here: how many numbers a query has`;
@@ -89,9 +68,7 @@ export const attentionStation = {
     },
     joinedName({ h, isOn }) {
       const off = Array.from({ length: h }, (_, head) => head).filter((head) => !isOn(`attention.heads.${head}`));
-      const zeros = off.length
-        ? ` (zeros for head${off.length > 1 ? "s" : ""} ${off.join(", ")}, which ${off.length > 1 ? "are" : "is"} off)`
-        : "";
+      const zeros = off.length ? `, zeros where one is off: ${off.map(headName).join(", ")}` : "";
       return `The sums of all heads, joined${zeros}`;
     },
     attentionSum: ({ isOn }) =>

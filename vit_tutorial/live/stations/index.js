@@ -1,6 +1,6 @@
 // The stations, in the order of their tabs. Each has a title, and may have:
 //   hasLayers, hasHeads: the block, or the head, is chosen
-//   shows, maps, texts: what [data-show], [data-map], [data-text] of the markup show, of a scene (see live.js)
+//   shows, texts: what [data-show], [data-text] of the markup show, of a scene (see scene.js)
 //   build(page): its own controls; draw(page, scene): what else it shows; actions(page): what [data-do] does
 
 import { attentionStation } from "./attention.js";
@@ -25,5 +25,4 @@ export const STATIONS = {
 
 const ofAll = (kind) => Object.assign({}, ...Object.values(STATIONS).map((station) => station[kind]));
 export const SHOWS = ofAll("shows");
-export const MAPS = ofAll("maps");
 export const TEXTS = ofAll("texts");

@@ -1,12 +1,16 @@
 import { best } from "../answer.js";
 import { percent } from "../cells.js";
+import { blockName } from "../changes.js";
 import { make } from "../dom.js";
 import { lens } from "../model.js";
 
 const SHOWN = 3; // classes after each block
 
 function stepNames({ L }, isBlockOn) {
-  const blocks = Array.from({ length: L }, (_, layer) => `after block ${layer}${isBlockOn(layer) ? "" : " (off)"}`);
+  const blocks = Array.from(
+    { length: L },
+    (_, layer) => `after ${blockName(layer)}${isBlockOn(layer) ? "" : " (off)"}`,
+  );
   return ["after the embedding", ...blocks];
 }
 

@@ -1,4 +1,4 @@
-import { digits, norm, row, rowOf } from "../cells.js";
+import { digits, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { normOf, productOf, sumOf } from "../sources.js";
 
@@ -31,26 +31,10 @@ export const mlpStation = {
       const parts = isOn("mlp.residual") ? [["middle", "z′", rowOf(block.middle, token, D)], added] : [added];
       return row(block.out, token, D, { sources: sumOf(...parts) });
     },
-    lengths({ run, token, D, isBlockOn, isPartOn }) {
-      const after = run.blocks.flatMap(({ input, middle, out }, layer) =>
-        isBlockOn(layer) ? [middle, out] : [input, input],
-      );
-      const values = Float32Array.from([run.embed.tokens, ...after], (z) => norm(rowOf(z, token, D)));
-      const name = (i) => {
-        if (!i) return "after the embedding";
-        const layer = Math.floor((i - 1) / 2);
-        if (!isBlockOn(layer)) return `block ${layer}, which is off`;
-        const part = i % 2 ? "attention" : "mlp";
-        const after = i % 2 ? "after attention" : "after its MLP";
-        return `block ${layer}, ${after}${isPartOn(layer, part) ? "" : ", which is off"}`;
-      };
-      return { values, columns: values.length, colours: "heat", name, texts: true };
-    },
   },
   texts: {
     mlpOff: (s) => whatIsOff(s, "mlp"),
     mlpDim: ({ M }) => `M = ${M}`,
-    count: ({ D }) => String(D),
     hiddenName({ block, token, M, theName }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
       return `${M} hidden units, for ${theName(token)}: ${on} on (above 0)`;

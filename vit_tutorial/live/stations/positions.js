@@ -36,7 +36,7 @@ export const positionsStation = {
       return "One more token, the class token, comes first. It belongs to no patch and will collect the answer.";
     },
     contentName: ({ token, tokenName, prefix }) =>
-      token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",
+      token < prefix ? `The ${tokenName(token)}, learned` : "x E + bias, the token",
     positionName({ changes, token, prefix }) {
       if (token < prefix) return "its own list, as it has no place";
       return `the list of ${changes.position === "reversed" ? "the place opposite" : "its place"}`;

@@ -1,0 +1,62 @@
+// What the reader guesses of attention before it is shown, at three stops of the story: ask, look and take.
+
+import { digits, percent } from "./cells.js";
+import { largest } from "./dom.js";
+
+// How many tokens give half of all that flows in, the largest shares first.
+function halfCount(shares) {
+  const order = [...shares].sort((a, b) => b - a);
+  let count = 0;
+  for (let sum = 0; sum < 0.5; count++) sum += order[count];
+  return count;
+}
+
+const countAbove = (bounds, value) => bounds.filter((bound) => value > bound).length;
+const placeOfLargest = (values) => values.indexOf(Math.max(...values));
+const bestPatch = (values, prefix) => prefix + placeOfLargest(values.subarray(prefix));
+
+// choices: on buttons; none: a patch is clicked. right(stage): which one is right. before: what is said until then.
+export const GUESSES = {
+  ask: {
+    right: ({ scores, prefix }) => bestPatch(scores, prefix),
+  },
+  look: {
+    choices: ["less than 20 %", "20 to 50 %", "more than 50 %"],
+    right: ({ shares }) => countAbove([0.2, 0.5], largest(shares)),
+    before: "Each tile shows the score of its token. Softmax comes next.",
+  },
+  take: {
+    choices: ["1", "2 or 3", "4 or more"],
+    right: ({ shares }) => countAbove([1, 3], halfCount(shares)),
+    before: "Each tile shows the share of its token. The v’s come next.",
+  },
+};
+
+// The token with the largest of some values, and the patch where it isn't one.
+function firstOf({ theName }, values, prefix, says, write) {
+  const most = placeOfLargest(values);
+  const patch = bestPatch(values, prefix);
+  const first = `${theName(most)} ${says}, ${write(values[most])}`;
+  return most === patch ? first : `${first}; among the patches it is ${theName(patch)}, ${write(values[patch])}`;
+}
+
+const RESULTS = {
+  ask: (page, { scores, prefix }) => firstOf(page, scores, prefix, "fits best", digits),
+  look: (page, { shares, prefix }) => firstOf(page, shares, prefix, "has most", percent),
+  take(_, { shares }) {
+    const count = halfCount(shares);
+    return count === 1 ? "one token gives half of it or more" : `${count} tokens give half of it`;
+  },
+};
+
+// What a part of attention came to, and what became of the reader's guess at it.
+export function resultOf(page, part, stage) {
+  const result = RESULTS[part](page, stage);
+  const text = result[0].toUpperCase() + result.slice(1);
+  const { guess, stop } = page.state;
+  if (guess === null || page.stops[stop].watch !== part) return `${text}.`;
+  const { choices, right } = GUESSES[part];
+  if (guess === right(stage)) return `${text}: as you guessed.`;
+  const name = choices ? choices[guess] : `${page.theName(guess)}, ${digits(stage.scores[guess])}`;
+  return `${text}. You guessed ${name}.`;
+}
