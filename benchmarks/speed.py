@@ -1,9 +1,8 @@
-"""Side by side with timm, torchvision, transformers and vit-pytorch: inference, a training step, attention maps.
+"""Side by side with timm, torchvision, transformers and vit-pytorch: inference and a training step.
 
     python benchmarks/speed.py                    everything, in about a quarter of an hour on two cores
     python benchmarks/speed.py --rounds 5         quicker, and noisier
-    python benchmarks/speed.py --only inference   or compiled, bf16, training, training-compiled, training-bf16,
-                                                  fit, maps, memory
+    python benchmarks/speed.py --only inference   or compiled, bf16, training, training-compiled, training-bf16
 
 All models of a table live in one process with the same random weights and take turns, in a new order each round, so a
 busy machine slows all of them alike. A ratio is the median over rounds of ours / theirs within the same round; in
@@ -16,12 +15,10 @@ sizes and with random weights of its own.
 import argparse
 import contextlib
 import ctypes
-import json
 import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -31,10 +28,8 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # torch's profiler talks a lot; 
 
 import torch
 import vit_pytorch
-from timm.utils import AttentionExtract
 from torch import Tensor, nn
 from torch.nn import functional as F
-from vit_pytorch.recorder import Recorder
 
 import vit_tutorial as vt
 
@@ -184,106 +179,6 @@ def training(rounds: int, setting: str = "float32") -> None:
             print(f"| {name} | not run: {reason} | |", flush=True)
 
 
-def fit(rounds: int) -> None:
-    """``train.fit`` itself around our model and timm's: loading, augmentation, steps, the test after the epoch."""
-    digits = vt.data.digits()
-    pixels, labels = torch.randint(256, (1152, 3, 32, 32), dtype=torch.uint8), torch.arange(1152) % 10
-    splits = (vt.data.Images(pixels[rows], labels[rows]) for rows in (slice(1024), slice(1024, None)))
-    photos = vt.data.Data("like CIFAR-10", *splits, digits.classes, (32, 32), 3, (0.5,) * 3, (0.25,) * 3)
-    cases = {
-        "digits": (digits, 64, vt.data.augment.Affine(), {"dim": 64, "depth": 4, "num_heads": 4, "mlp_dim": 128}),
-        "images of CIFAR-10's size": (
-            photos, 128, "crop+flip",
-            {"dim": 96, "depth": 6, "num_heads": 3, "mlp_dim": 192},
-        ),
-    }  # fmt: skip
-    for title, (data, batch, augment, shape) in cases.items():
-        size = {"image_size": data.image_size, "in_channels": data.in_channels, "num_classes": 10}
-        ours, theirs = peers.pair("timm", vt.ViTConfig(patch_size=4, **size, **shape))
-        settings = {"epochs": 1, "warmup_epochs": 0, "batch_size": batch, "augmentation": augment, "progress": False}
-        runs: dict[str, Run] = {
-            name: partial(vt.train.fit, model, data, learning_rate=1e-5, **settings)
-            for name, model in {"ours": ours, "timm": theirs}.items()
-        }
-        table(f"One epoch of fit, {title}, {len(data.train):,} images, batch {batch}", interleaved(runs, rounds))
-
-
-def maps(rounds: int) -> None:
-    model, images = vt.ViT(vt.ViTConfig.preset("B/16")).eval(), torch.rand(1, 3, 224, 224)
-    runs: dict[str, Run] = {"forward pass": lambda: model(images)}
-    for layer in (0, 5, 11):
-        runs[f"maps of layer {layer}"] = lambda layer=layer: model.attention_maps(images, [layer])
-    runs["maps of all 12 layers"] = lambda: model.attention_maps(images)
-    with torch.inference_mode():
-        seconds = interleaved(runs, rounds)
-    print("\nAttention maps, B/16, batch 1\n\n| what | median, ms | it / forward pass, 95 % interval |\n|---|---|---|")
-    for name, times in seconds.items():
-        median, low, high = ratio(times, seconds["forward pass"])
-        print(f"| {name} | {1000 * statistics.median(times):.1f} | {median:.3f} [{low:.3f}, {high:.3f}] |")
-
-
-def peak_bytes(run: Run) -> int:
-    """The most memory that torch's CPU allocator held at a time during ``run``, above what it held before."""
-    run()  # caches, thread pools
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        run()
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        profile.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text("utf-8"))["traceEvents"]
-    held = most = 0
-    for event in sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"]):
-        held += event["args"]["Bytes"]
-        most = max(most, held)
-    return most
-
-
-def torchvision_maps(model: nn.Module, images: Tensor) -> Tensor:
-    """The usual recipe: make the last layer's nn.MultiheadAttention return its weights."""
-    attention, captured = model.encoder.layers[-1].self_attention, []
-    plain = attention.forward
-
-    def forward(q: Tensor, k: Tensor, v: Tensor, need_weights: bool = False) -> tuple[Tensor, Tensor]:
-        output, weights = plain(q, k, v, need_weights=True, average_attn_weights=False)
-        captured.append(weights)
-        return output, weights
-
-    attention.forward = forward
-    try:
-        model(images)
-    finally:
-        attention.forward = plain
-    return captured[0]
-
-
-def memory(batch: int = 1) -> None:
-    config, images = vt.ViTConfig.preset("B/16"), torch.rand(batch, 3, 224, 224)
-    built = models(config)
-    eager = peers.pair("transformers", config, attention="eager")[1]
-    unfused = peers.pair("timm", config)[1]
-    for block in unfused.blocks:
-        block.attn.fused_attn = False
-    extract = AttentionExtract(unfused, names=["blocks.11.attn.attn_drop"], method="hook")
-    recorder = Recorder(built["vit-pytorch"])
-    ask: dict[str, tuple[nn.Module, Run]] = {
-        "ours": (built["ours"], lambda: built["ours"].attention_maps(images, [11])),
-        "timm, AttentionExtract": (built["timm"], lambda: extract(images)),
-        "torchvision, need_weights": (built["torchvision"], lambda: torchvision_maps(built["torchvision"], images)),
-        "transformers, eager, output_attentions": (
-            built["transformers"],
-            lambda: eager(images, output_attentions=True).attentions[11],
-        ),
-        "vit-pytorch, Recorder": (built["vit-pytorch"], lambda: recorder(images)[1][:, 11]),
-    }
-    print(f"\nMemory for the maps of layer 11, B/16, batch {batch}: most held at a time, MB\n")
-    print("| model | fused forward pass of the same | with maps | extra |\n|---|---|---|---|")
-    with torch.inference_mode():
-        for name, (model, run) in ask.items():
-            plain = peak_bytes(lambda model=model: peers.logits(model, images)) / 1e6
-            with_maps = peak_bytes(run) / 1e6
-            print(f"| {name} | {plain:.2f} | {with_maps:.2f} | {with_maps - plain:+.2f} |", flush=True)
-
-
 def main(parts: dict[str, Callable[[int], None]]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20, help="times each model runs; training takes half (20)")
@@ -306,7 +201,4 @@ if __name__ == "__main__":
         "training": training,
         "training-compiled": partial(training, setting="compiled"),
         "training-bf16": partial(training, setting="bf16"),
-        "fit": fit,
-        "maps": maps,
-        "memory": lambda _: memory(),
     })  # fmt: skip
