@@ -120,12 +120,12 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
     with torch.inference_mode(False), torch.enable_grad(), _recorded_weights(model) as weights:
         # A tensor made in inference mode can take part in a backward pass only as a copy.
         y = model(images.clone() if isinstance(images, Tensor) and images.is_inference() else images)  # (B, K)
-        chosen = y.argmax(dim=1) if classes is None else torch.as_tensor(classes, device=y.device).clone()
+        indices = y.argmax(dim=1) if classes is None else torch.as_tensor(classes, device=y.device).clone()
         B, K = y.shape
-        if chosen.is_floating_point() or chosen.shape not in ((), (B,)) or not ((chosen >= 0) & (chosen < K)).all():
+        if indices.is_floating_point() or indices.shape not in ((), (B,)) or not ((indices >= 0) & (indices < K)).all():
             raise ValueError(f"classes must be ints from 0 to {K - 1}, one for all or {B} of them, got {classes}")
         # No image sees another, so the gradient of the sum holds each image's own.
-        score = y.gather(1, chosen.long().expand(B)[:, None]).sum()
+        score = y.gather(1, indices.long().expand(B)[:, None]).sum()
         gradients = torch.autograd.grad(score, weights)
     R = relevance_matrix([w.detach() for w in weights], gradients)  # (B, T, T)
     R = R - torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
@@ -217,7 +217,7 @@ def peak_inside(maps: Tensor, masks: Tensor) -> Tensor:
     if one of them were drawn: so a flat map scores chance.
 
     Args:
-        maps: (B, rows, columns), floating point, finite and not negative.
+        maps: (B, rows, columns), floating point.
         masks: (B, H, W), bool; H and W multiples of rows and columns; none empty.
 
     Raises:
@@ -283,9 +283,8 @@ def _share_for(maps: Tensor, masks: Tensor) -> Tensor:
     if maps.ndim != 3 or len(maps) != len(masks):
         got = f"{tuple(maps.shape)} and {tuple(masks.shape)}"
         raise ValueError(f"maps (B, rows, columns) and masks (B, H, W) must agree in B, got {got}")
-    if not (maps.isfinite() & (maps >= 0)).all():
-        raise ValueError("maps must be finite and not negative, to have shares: maps.clamp(min=0)")
     share = mask_share(masks, (maps.shape[1], maps.shape[2]))  # (B, rows, columns)
-    if not (found := masks.flatten(1).any(dim=1)).all():
-        raise ValueError(f"masks {(~found).nonzero().flatten().tolist()} are empty: score only images with a target")
+    empty = ~masks.flatten(1).any(dim=1)  # (B,)
+    if empty.any():
+        raise ValueError(f"masks {empty.nonzero().flatten().tolist()} are empty: score only images with a target")
     return share.to(maps.dtype)

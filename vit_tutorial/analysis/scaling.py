@@ -131,13 +131,13 @@ def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int =
     again = law(x) * np.exp(deviations[:, None] * random.standard_normal((draws, n)))  # (draws, n)
     laws = [fit_law(x, runs) for runs in again]
     chance = np.exp(deviations * random.standard_normal(draws))  # (draws,)
-    runs = np.array([float(drawn(new_cost)) for drawn in laws]) * chance
+    runs = np.array([float(sample(new_cost)) for sample in laws]) * chance
     return Prediction(
         law=law,
         loss=float(law(new_cost)),
         run=interval(runs),
-        exponent=interval([drawn.b for drawn in laws]),
-        floor=interval([drawn.c for drawn in laws]),
+        exponent=interval([sample.b for sample in laws]),
+        floor=interval([sample.c for sample in laws]),
         laws=tuple(laws),
     )
 

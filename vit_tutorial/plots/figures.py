@@ -125,12 +125,12 @@ def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure
     """
     pictures_ = as_array(patches)
     N = len(pictures_)
-    chosen = list(indices) if indices is not None else list(range(N)) if N <= 13 else [*range(10), N - 2, N - 1]
-    figure = Figure(figsize=(WIDTH, WIDTH / max(len(chosen), 9) + 0.45), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(1, len(chosen)))
-    for place, (ax, index) in enumerate(zip(axes, chosen, strict=True)):
+    numbers = list(indices) if indices is not None else list(range(N)) if N <= 13 else [*range(10), N - 2, N - 1]
+    figure = Figure(figsize=(WIDTH, WIDTH / max(len(numbers), 9) + 0.45), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(numbers)))
+    for place, (ax, index) in enumerate(zip(axes, numbers, strict=True)):
         draw(ax, pictures_[index])
-        gap = place > 0 and index != chosen[place - 1] + 1
+        gap = place > 0 and index != numbers[place - 1] + 1
         ax.set_xlabel(("…  " if gap else "") + str(index))
     return figure
 
@@ -191,7 +191,7 @@ def heatmaps(
     axes = figure.subplots(1, len(values), squeeze=False)[0]
     for index, (ax, array) in enumerate(zip(axes, values, strict=True)):
         aspect = "equal" if 0.4 < array.shape[0] / array.shape[1] < 2.5 else "auto"
-        drawn = ax.imshow(
+        image = ax.imshow(
             array, cmap="RdBu_r" if symmetric else "viridis", vmin=low, vmax=high, aspect=aspect,
             interpolation="nearest",
             extent=(first - 0.5, first + array.shape[1] - 0.5, first + array.shape[0] - 0.5, first - 0.5),
@@ -200,7 +200,7 @@ def heatmaps(
         ax.spines[:].set_visible(False)
         for axis, size in ((ax.xaxis, array.shape[1]), (ax.yaxis, array.shape[0])):
             axis.set_major_locator(MaxNLocator(min(size, 6), integer=True))
-    figure.colorbar(drawn, ax=list(axes), label=label, shrink=0.9)
+    figure.colorbar(image, ax=list(axes), label=label, shrink=0.9)
     return figure
 
 
@@ -342,10 +342,10 @@ def dots(
     if interval:
         ax.axvspan(*interval, color="#EEEEEE", label=label, zorder=0)
     for row, runs in enumerate(values.values()):
-        seen: dict[float, int] = {}
+        counts: dict[float, int] = {}
         for value in map(float, runs):
-            ax.plot(value, row - 0.13 * seen.get(value, 0), "o", color=PALETTE["query"], alpha=0.85, markersize=7)
-            seen[value] = seen.get(value, 0) + 1
+            ax.plot(value, row - 0.13 * counts.get(value, 0), "o", color=PALETTE["query"], alpha=0.85, markersize=7)
+            counts[value] = counts.get(value, 0) + 1
         ax.vlines(
             float(np.median(as_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1
         )

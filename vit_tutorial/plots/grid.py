@@ -22,9 +22,9 @@ def position_maps(maps: Mapping[str, Array], place: tuple[int, int]) -> Figure:
     figure = Figure(figsize=(3.1 * len(maps) + 0.6, 2.9), layout="constrained")
     axes = figure.subplots(1, len(maps), squeeze=False)[0]
     for ax, (title, cosines) in zip(axes, maps.items(), strict=True):
-        drawn = ax.imshow(as_array(cosines), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+        image = ax.imshow(as_array(cosines), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
         corner = (place[1] - 0.5, place[0] - 0.5)
         ax.add_patch(Rectangle(corner, 1, 1, fill=False, linewidth=2.5, edgecolor=PALETTE["ink"]))
         ax.set(title=title, xticks=[], yticks=[], xlabel="column", ylabel="row" if ax is axes[0] else "")
-    figure.colorbar(drawn, ax=list(axes), label="cosine", shrink=0.9)
+    figure.colorbar(image, ax=list(axes), label="cosine", shrink=0.9)
     return figure

@@ -133,8 +133,8 @@ def _unit_vectors(features: Sequence[Any]) -> list[Floats]:
     if rows[0].shape[1] <= DIMENSIONS:
         return rows
     _, directions = np.linalg.eigh(sum(part.T @ part for part in rows))  # of rising size
-    kept = [part @ directions[:, -DIMENSIONS:] for part in rows]
-    return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in kept]
+    reduced = [part @ directions[:, -DIMENSIONS:] for part in rows]
+    return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in reduced]
 
 
 def _coded(parts: Sequence[Floats]) -> list[str]:
@@ -164,12 +164,12 @@ def _of_few_colours(picture: Floats) -> str:
 
 def _still(images: Sequence[Any], heats: Sequence[Floats]) -> Floats:
     """The pictures in a row, dark where there is no heat: (H, W, 3)."""
-    drawn = []
+    pictures = []
     for image, heat in zip(images, heats, strict=True):
         picture = Image.fromarray((255 * as_picture(image)).round().astype(np.uint8)).resize((STILL, STILL))
         side = round(len(heat) ** 0.5)
         lit = Image.fromarray((255 * heat).astype(np.uint8).reshape(side, side))
         light = np.asarray(lit.resize((STILL, STILL), Image.Resampling.NEAREST), np.float32)[..., None] / 255
         lit_picture = np.asarray(picture, np.float32) / 255 * (1 - DARK * (1 - light))
-        drawn.append(np.pad(lit_picture, ((0, 0), (2, 2), (0, 0)), constant_values=1))
-    return np.hstack(drawn)
+        pictures.append(np.pad(lit_picture, ((0, 0), (2, 2), (0, 0)), constant_values=1))
+    return np.hstack(pictures)

@@ -54,8 +54,8 @@ def answers_to(image: Any, accuracies: Mapping[str, float], *, chance: float = 1
     left.imshow(as_picture(image), interpolation="nearest")
     left.set_axis_off()
     colours = [PALETTE["key" if name == marked else "query"] for name in accuracies]
-    drawn = right.barh(list(accuracies), list(accuracies.values()), color=colours, height=0.7)
-    right.bar_label(drawn, [f"{value:.0f}" for value in accuracies.values()], padding=4, fontsize=10)
+    bars = right.barh(list(accuracies), list(accuracies.values()), color=colours, height=0.7)
+    right.bar_label(bars, [f"{value:.0f}" for value in accuracies.values()], padding=4, fontsize=10)
     right.axvline(chance, color=PALETTE["ink"], linestyle="--", linewidth=1.2)
     right.invert_yaxis()
     right.set(xlim=(0, 105), xlabel="accuracy (%)")

@@ -78,9 +78,9 @@ def costs_of_bits(panels: Mapping[str, Mapping[str, Mapping[int, tuple[float, fl
     figure = Figure(figsize=(WIDTH * 0.9, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for ax, (title, ways) in zip(axes, panels.items(), strict=True):
-        for index, (name, found) in enumerate(ways.items()):
-            bits = np.array(list(found))
-            mean, half = np.array(list(found.values())).T
+        for index, (name, by_bits) in enumerate(ways.items()):
+            bits = np.array(list(by_bits))
+            mean, half = np.array(list(by_bits.values())).T
             x = bits + 0.09 * (index - (len(ways) - 1) / 2)
             label = name if ax is axes[0] else "_"
             ax.errorbar(x, mean, yerr=half, marker="osD^"[index], color=CYCLE[index], label=label, markersize=5)

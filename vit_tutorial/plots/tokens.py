@@ -24,9 +24,9 @@ def mosaic(image: Any, owner: Any) -> np.ndarray:
     tokens = as_array(owner).astype(int)  # (rows, columns)
     high, wide = colours.shape[0] // tokens.shape[0], colours.shape[1] // tokens.shape[1]
     of_pixel = tokens.repeat(high, axis=0).repeat(wide, axis=1)  # (H, W)
-    drawn = np.ones_like(colours)
+    tiles = np.ones_like(colours)
     for token in np.unique(tokens[tokens >= 0]):
-        drawn[of_pixel == token] = colours[of_pixel == token].mean(axis=0)
-    drawn[1:][of_pixel[1:] != of_pixel[:-1]] = 1
-    drawn[:, 1:][of_pixel[:, 1:] != of_pixel[:, :-1]] = 1
-    return np.moveaxis(drawn, -1, 0)
+        tiles[of_pixel == token] = colours[of_pixel == token].mean(axis=0)
+    tiles[1:][of_pixel[1:] != of_pixel[:-1]] = 1
+    tiles[:, 1:][of_pixel[:, 1:] != of_pixel[:, :-1]] = 1
+    return np.moveaxis(tiles, -1, 0)
