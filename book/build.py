@@ -6,6 +6,7 @@ Sphinx makes the pages (a warning is an error), and ``check.py`` looks at what c
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
 import re
@@ -32,6 +33,8 @@ GUESS = re.compile(r"\bPredict\b|[Bb]efore you (?:run|look|go on)\b|[Mm]ake (?:a
 MODULE = re.compile(r"vit_tutorial/([\w/]+?)(?:\.py|/)(?=[`)#]|$)")
 ROW = re.compile(r"^\| [\d, -]+? +\| ([\w.]+) +\| .+\.$", re.MULTILINE)  # of the package's map
 TO_BENCHMARKS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(benchmarks/[^)#\s]+)[^)]*\)")
+TERM = re.compile(r"^\| ([^|]+) \|[^|]*\| ([^|]+) \| \[(\d\d)\]", re.MULTILINE)  # a row of the glossary
+NO_PROSE = r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|!?\[[^\]]*\]\([^)]*\)|<a .*?</a>|<[^>]+>|^#.*?$"  # code, TeX …
 OUTWARD_LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]*)(?=[)#])")
 
 
@@ -99,10 +102,47 @@ def redirected(link: re.Match[str], page: Path) -> str:
     return f"{up}index.md" if target in ("README.md", ".") else link[0]
 
 
+def anchor(term: str) -> str:
+    """The id of a term's row in the glossary."""
+    return re.sub(r"\W+", "-", term).strip("-").lower()
+
+
+def glossary() -> str:
+    """The glossary's page: each row has an anchor, and a line leads to the first term of each letter."""
+    text = (BOOK / "glossary.md").read_text(encoding="utf-8").replace("](../notebooks/", "](notebooks/")
+    first = {row[1][0].upper(): anchor(row[1]) for row in reversed([*TERM.finditer(text)])}
+    letters = " · ".join(f'<a href="#{first[letter]}">{letter}</a>' for letter in sorted(first))
+    text = TERM.sub(lambda row: f'| <span id="{anchor(row[1])}"></span>{row[0][2:]}', text)
+    return text.replace("| term |", f"{letters}\n\n| term |", 1)
+
+
+def link_terms(cells: list[nbformat.NotebookNode], lesson: str) -> None:
+    """Link the first use of each term in a lesson's prose to its row in the glossary.
+
+    A term is linked from the lesson on that introduces it: before, the word has its everyday meaning.
+    """
+    rows = TERM.findall((BOOK / "glossary.md").read_text(encoding="utf-8"))
+    names = "|".join(re.escape(term) for term, _, _ in sorted(rows, key=lambda row: -len(row[0])))
+    to_link = {term.lower(): (anchor(term), html.escape(meaning)) for term, meaning, first in rows if first <= lesson}
+
+    def linked(found: re.Match[str]) -> str:
+        if (name := (found[1] or "").lower()) not in to_link:
+            return found[0]
+        row, meaning = to_link.pop(name)
+        return f'<a class="term" href="../glossary.html#{row}" title="{meaning}">{found[0]}</a>'
+
+    word = re.compile(rf"{NO_PROSE}|\b({names})s?\b", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = word.sub(linked, cell.source)
+
+
 def for_the_book(path: Path) -> nbformat.NotebookNode:
-    """A notebook with its line of links, and with those outputs folded that are long or that the reader may predict."""
+    """A notebook with its line of links; its imports are folded, and outputs that are long or to be predicted."""
     notebook = nbformat.read(path, as_version=4)
     asked = False
+    imports = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    imports.metadata["tags"] = ["hide-input"]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             asked = bool(GUESS.search(cell.source))
@@ -116,6 +156,8 @@ def for_the_book(path: Path) -> nbformat.NotebookNode:
         if outputs and (asked or (printed > LONG and len(outputs) == 1)):
             cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-output"]
         asked = False
+    if path.parent.name == "notebooks":
+        link_terms(notebook.cells, path.name[:2])
     head = nbformat.v4.new_markdown_cell(links(path, titles(notebook)), id="links")
     notebook.cells.insert(1, head)
     return notebook
@@ -203,8 +245,7 @@ def stage(source: Path) -> None:
     index = (BOOK / "index.md").read_text(encoding="utf-8")
     pages = "\n".join(f"api/{name}" for name in modules())
     (source / "index.md").write_text(index.replace("{modules}", pages), encoding="utf-8")
-    glossary = (BOOK / "glossary.md").read_text(encoding="utf-8")
-    (source / "glossary.md").write_text(glossary.replace("](../notebooks/", "](notebooks/"), encoding="utf-8")
+    (source / "glossary.md").write_text(glossary(), encoding="utf-8")
     shutil.copytree(BOOK / "static", source / "static")
     live_pages(source)
     for name in ("README.md", "TEACHING.md"):

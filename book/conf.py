@@ -33,6 +33,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_design",
 ]
 exclude_patterns = ["README.md", "to_run"]  # partly included in index.md; for download
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]  # pseudo-code stays plain
@@ -76,7 +77,7 @@ html_copy_source = False
 html_show_sourcelink = False
 # The address of your copy, such as https://github.com/you/vit_tutorial: every page then links to it, and every lesson
 # to Binder and Colab. The workflow sets it.
-repository = os.environ.get("BOOK_REPOSITORY_URL", "")
+repository = os.environ.get("REPOSITORY_URL", "")
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "repository_url": repository,

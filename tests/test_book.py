@@ -1,10 +1,14 @@
 """The book: its sources, its checker, and, after ``make book``, the built pages."""
 
 import importlib.util
+import json
 import re
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
+from threading import Thread
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from browser import CHROMIUM, browser_only
@@ -58,6 +62,27 @@ def test_every_module_and_public_name_is_in_the_reference(source: Path) -> None:
     assert {path.stem for path in (source / "api").glob("*.md")} == modules | {"index"}
     assert set(re.findall(r"^\| \[`vt\.(\w+)`", names, re.MULTILINE)) == functions
     assert set(re.findall(r"^\| \[`(\w+)`", table, re.MULTILINE)) == modules
+
+
+def test_the_first_use_of_a_term_leads_to_its_row_of_the_glossary(source: Path) -> None:
+    rows = re.findall(r'^\| <span id="([^"]+)"></span>', (source / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == len(set(rows)) > 140
+    for lesson in sorted((source / "notebooks").glob("*.ipynb")):
+        cells = json.loads(lesson.read_text("utf-8"))["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        linked = re.findall(r'href="../glossary.html#([^"]+)"', text)
+        assert len(linked) == len(set(linked)) > 5, lesson.name
+        assert set(linked) <= set(rows), lesson.name
+        assert "attention" not in linked or lesson.name >= "03"  # which introduces it
+
+
+def test_only_prose_is_linked() -> None:
+    text = "# Softmax\n`softmax` and $softmax$, ```softmax```, [softmax](a.md), Softmax, softmax, batch norms"
+    cell = SimpleNamespace(cell_type="markdown", source=text)
+    build.link_terms([cell], "03")
+    link = r'<a class="term" href="../glossary.html#softmax" title="[^"]+">(\w+)</a>'
+    plain, links = re.subn(link, r"\1", cell.source)
+    assert (plain, links) == (text, 1)  # batch norm is introduced later, and isn't a batch
 
 
 GOOD = """<link rel="stylesheet" href="a.css"><h1 id="top">A</h1><a href="https://arxiv.org">a</a> <a href="#top">b</a>
@@ -115,10 +140,70 @@ def test_the_built_book_in_a_browser(scheme: str) -> None:
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
+SHAPES = """
+[...document.querySelectorAll(".bd-article img")].filter(img => img.offsetWidth).map(img => {
+  const {width, height} = img.getBoundingClientRect();
+  return [img.alt.slice(0, 60), width / height / (img.naturalWidth / img.naturalHeight)];
+})
+"""
+
+
+@pytest.mark.slow
+@browser_only
+@pytest.mark.skipif(not SITE.exists(), reason="no built book: make book")
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_every_figure_keeps_its_shape(width: int) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        shapes = []
+        for lesson in sorted((SITE / "notebooks").glob("*.html")):
+            page.goto(lesson.as_uri(), wait_until="load")
+            page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true })")
+            shapes += [(lesson.name, *shape) for shape in page.evaluate(SHAPES)]
+        browser.close()
+    assert len(shapes) > 60
+    assert [shape for shape in shapes if not 0.98 < shape[-1] < 1.02] == []
+
+
+@pytest.mark.slow
+@browser_only
+@pytest.mark.skipif(not SITE.exists(), reason="no built book: make book")
+def test_a_search_shows_prose_and_no_tex() -> None:
+    from playwright.sync_api import sync_playwright
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=SITE))
+    Thread(target=server.serve_forever, daemon=True).start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=GELU")
+        page.wait_for_selector("#search-results .context")
+        page.wait_for_function("document.querySelectorAll('#search-results .context').length > 3")
+        extracts = page.inner_text("#search-results")
+        browser.close()
+    server.shutdown()
+    assert "GELU" in extracts
+    assert not re.search(r"\\[(\[a-z]", extracts)
+
+
 def test_the_live_page_s_doors_lead_to_pages_of_the_book(source: Path) -> None:
     for address in build.DOORS.values():
         page = source / address.replace("_static/", "static/").removesuffix(".html")
         assert [*page.parent.glob(f"{page.name}.*")], address
+
+
+@browser_only
+def test_a_figure_keeps_its_shape_on_a_phone(show):
+    style = (ROOT / "book" / "static" / "book.css").read_text("utf-8")
+    picture = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='700' height='200'/>"
+    img = f'<img src="{picture}" width="700" height="200" style="max-width: 100%" alt="a">'
+    page = show(f"<style>{style}</style><div class='bd-article'>{img}", ready=0, size=(390, 800))
+    box = page.locator("img").bounding_box()
+    assert box["width"] < 390
+    assert box["width"] / box["height"] == pytest.approx(3.5, rel=0.02)
 
 
 @browser_only

@@ -21,12 +21,17 @@ def part(images, n):
     return Images(images.images[:n], images.labels[:n], white=images.white)
 
 
-def small():
+def small(**changes):
     torch.manual_seed(0)
-    config = vt.ViTConfig(8, 4, 1, 10, dim=16, depth=3, num_heads=2, mlp_dim=16)
+    config = vt.ViTConfig(8, 4, 1, 10, dim=16, depth=3, num_heads=2, mlp_dim=16, **changes)
     model = vt.ViT(config)
     torch.nn.init.normal_(model.head.weight)
     return model
+
+
+class Flat(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 
 
 def changed(model, digits, **how):
@@ -92,6 +97,36 @@ def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path):
     train.fit(again, digits, out=tmp_path, resume=True, **how)
     for name, tensor in whole.state_dict().items():
         assert tensor.equal(again.state_dict()[name]), name
+
+
+def gradients(model, digits, recompute):
+    """Of one batch, dropout and drop path included, and how often each block ran."""
+    images, labels = digits.train.batch()
+    calls = []
+    for block in model.blocks:
+        block.norm2.register_forward_hook(lambda *_: calls.append(1))
+    torch.manual_seed(0)
+    with layers.recomputed_blocks(model, recompute):
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+    return [parameter.grad for parameter in model.parameters()], len(calls) / len(model.blocks)
+
+
+def test_recomputed_blocks_have_the_same_gradients(digits):
+    kept, once = gradients(small(dropout=0.1, drop_path=0.2), digits, False)
+    again, twice = gradients(small(dropout=0.1, drop_path=0.2), digits, True)
+    assert (once, twice) == (1, 2)
+    assert all(one.equal(other) for one, other in zip(kept, again, strict=True))
+
+
+def test_a_run_that_recomputes_ends_with_the_same_weights(digits, refuses):
+    how = {"epochs": 1, "batch_size": 16, "progress": False}
+    kept, again = small(dropout=0.1), small(dropout=0.1)
+    train.fit(kept, digits, **how)
+    train.fit(again, digits, **how, recompute=True)
+    assert all(one.equal(other) for one, other in zip(kept.parameters(), again.parameters(), strict=True))
+    assert not any("forward" in vars(block) for block in again.blocks)  # and the blocks are what they were
+    with refuses(ValueError, "recompute needs a model with blocks, got Flat"):
+        train.fit(Flat(), digits, **how, recompute=True)
 
 
 @pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])

@@ -170,6 +170,33 @@ def test_pins_fit_the_bounds(pins):
         assert bounds[name].specifier.contains(version), f"{pinned[name]}, but pyproject.toml has {bounds[name]}"
 
 
+DESCRIPTION = """
+import sys
+from setuptools.build_meta import prepare_metadata_for_build_wheel
+print(prepare_metadata_for_build_wheel(sys.argv[1]))
+"""
+
+
+def test_the_package_s_page_has_absolute_links_and_pictures(tmp_path):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "vit_tutorial/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((FOLDER.parent / name).read_bytes())
+    (tmp_path / "built").mkdir()
+    environment = os.environ | {"REPOSITORY_URL": "https://example.org/vit_tutorial"}
+    command = [sys.executable, "-c", DESCRIPTION, "built"]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    (metadata,) = tmp_path.glob("built/*.dist-info/METADATA")
+    text = metadata.read_text("utf-8")
+    assert "Description-Content-Type: text/markdown" in text
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 30
+    assert [link for link in links if not link.startswith("https://")] == []
+    for picture in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text):
+        assert picture.startswith("https://example.org/vit_tutorial/raw/main/assets/")
+    for path in re.findall(r"https://example.org/vit_tutorial/(?:raw|blob)/main/([^)]+)", text):
+        assert (FOLDER.parent / path).exists(), path
+
+
 def test_private_names_stay_in_their_room():
     for file in FOLDER.rglob("*.py"):
         room = file.relative_to(FOLDER).parts[0].removesuffix(".py")

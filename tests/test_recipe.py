@@ -33,7 +33,7 @@ def test_refuses(refuses, name, values):
             Recipe(**{"epochs": 3, name: value})
 
 
-@pytest.mark.parametrize("name", ["freeze", "compile", "class_weights"])
+@pytest.mark.parametrize("name", ["freeze", "compile", "recompute", "class_weights"])
 def test_a_switch_is_true_or_false(refuses, name):
     for value in ("no", 1, None):
         with refuses(TypeError, name, "True or False", repr(value)):

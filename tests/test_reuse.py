@@ -1,8 +1,15 @@
 """What engineers do with a ViT that they have: the same on ours and on timm's, with the same weights."""
 
+import copy
+
+import peft
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from torch.testing import assert_close
 from torchvision.models.feature_extraction import create_feature_extractor
 
@@ -57,7 +64,6 @@ def test_layers_are_replaced_by_name_as_peft_does(models, images):
 
 
 def test_peft_s_usual_line(models, images):
-    peft = pytest.importorskip("peft")
     model = models["ours"]
     expected = model(images)
     tuned = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["qkv", "proj"])).eval()
@@ -75,9 +81,74 @@ def test_torchvision_s_extractor_gives_the_tokens_after_a_block(models, images):
     assert_close(ours["tokens"], timms["tokens"])
 
 
+def test_an_adapter_is_saved_and_loaded(models, images, tmp_path):
+    for name, model in models.items():
+        base = copy.deepcopy(model)
+        tuned = peft.get_peft_model(model, peft.LoraConfig(target_modules=["qkv"], modules_to_save=["head"])).eval()
+        for parameter in tuned.parameters():
+            if parameter.requires_grad:
+                nn.init.normal_(parameter)
+        tuned.save_pretrained(tmp_path / name)
+        assert_close(peft.PeftModel.from_pretrained(base, tmp_path / name).eval()(images), tuned(images))
+
+
 @pytest.mark.filterwarnings("ignore:Converting:torch.jit.TracerWarning", "ignore:.*is deprecated:FutureWarning")
 def test_torch_fx_and_a_trace_give_the_same_logits(models, images):
     for model in models.values():
         expected = model(images)
         assert_close(torch.fx.symbolic_trace(model)(images), expected)
         assert_close(torch.jit.trace(model, images)(images[:1]), expected[:1])
+
+
+# ---- Several processes: here one, by gloo ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def sharded(model, mesh, method):
+    """FSDP2 on each block and the rest; ``method`` may be called as forward is."""
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    register_fsdp_forward_method(model, method)
+    return model
+
+
+def test_fsdp2_with_the_tokens_and_their_gradients(models, images, mesh):
+    for name, method in (("ours", "features"), ("timm", "forward_features")):
+        model = models[name]
+        expected = getattr(model, method)(images)
+        expected.square().sum().backward()
+        gradients = {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
+        model.zero_grad()
+        tokens = getattr(sharded(model, mesh, method), method)(images)
+        assert_close(tokens, expected)
+        tokens.square().sum().backward()
+        for key, parameter in model.named_parameters():
+            assert isinstance(parameter, DTensor), key
+            if key in gradients:
+                assert_close(parameter.grad.full_tensor(), gradients[key])
+
+
+def test_fsdp2_from_meta_starts_as_the_constructor_does(mesh):
+    torch.manual_seed(0)
+    built = vt.ViT(CONFIG)
+    with torch.device("meta"):
+        model = vt.ViT(CONFIG)
+    sharded(model, mesh, "features").to_empty(device="cpu")
+    torch.manual_seed(0)
+    model.init_weights()
+    for key, parameter in model.named_parameters():
+        assert_close(parameter.full_tensor(), built.get_parameter(key), rtol=0, atol=0)
+
+
+def test_ddp_finds_a_gradient_for_every_parameter(models, images, mesh):
+    for model in models.values():
+        parallel = nn.parallel.DistributedDataParallel(model)
+        for _ in range(2):  # the second call fails if a parameter had no gradient in the first
+            parallel(images).sum().backward()

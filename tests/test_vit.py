@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vit_tutorial import Embeddings, EncoderBlock, MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
-from vit_tutorial.variants.modern import ModernConfig
+from vit_tutorial.variants.modern import ModernConfig, ModernViT
 from vit_tutorial.variants.positions import PositionViT
 
 same = partial(assert_close, rtol=0, atol=1e-12)
@@ -411,6 +411,35 @@ def test_built_on_the_meta_device():
     copied.to_empty(device="cpu").load_state_dict(model.state_dict())
     assert torch.equal(assigned(images), model(images))
     assert torch.equal(copied(images), model(images))
+
+
+@pytest.mark.parametrize("position", ["learned", "sincos"])
+def test_init_weights_after_meta_is_the_constructor(position):
+    config = tiny(position=position, qkv_bias=False)
+    torch.manual_seed(1)
+    built = ViT(config)
+    with torch.device("meta"):
+        model = ViT(config)
+    model.to_empty(device="cpu")
+    for tensor in model.state_dict().values():
+        tensor.fill_(torch.nan)
+    torch.manual_seed(1)
+    model.init_weights()
+    for name, tensor in built.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+
+
+def test_init_weights_refuses_what_it_can_t_initialise(refuses):
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.zeros(3))
+
+    with refuses(TypeError, "Own has parameters, and no reset_parameters"):
+        ViT(tiny(), embed=Own()).init_weights()
+    config = ModernConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8)
+    with refuses(TypeError, "init_weights is for a plain ViT, got a ModernViT"):
+        ModernViT(config).init_weights()
 
 
 def test_a_variant_s_config_alone_isn_t_built():

@@ -62,10 +62,15 @@ class MultiHeadSelfAttention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
-        for weight in (*self.qkv.weight.chunk(3), self.proj.weight):
-            nn.init.xavier_uniform_(weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give the parameters their first values."""
+        bound = (3 / self.proj.in_features) ** 0.5  # Xavier's for D x D; as one matrix, qkv would get a smaller one
+        for weight in (self.qkv.weight, self.proj.weight):
+            nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(self.proj.bias)
-        if qkv_bias:
+        if self.qkv.bias is not None:
             nn.init.zeros_(self.qkv.bias)
 
     def forward(self, x: Tensor) -> Tensor:

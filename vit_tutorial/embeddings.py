@@ -120,14 +120,23 @@ class Embeddings(nn.Module):
         self.position: Tensor | None
         if position == "learned":
             self.position = nn.Parameter(torch.empty(1, prefix_tokens + rows * columns, dim))  # (1, T, D)
-            nn.init.normal_(self.position, std=0.02)
         elif position == "sincos":
-            prefix = torch.zeros(1, prefix_tokens, dim)  # the class token has no place in the image
-            grid = sincos_position_embedding((rows, columns), dim)  # (1, N, D)
-            self.register_buffer("position", torch.cat([prefix, grid], dim=1))  # (1, T, D), saved but not trained
+            self.register_buffer("position", torch.empty(1, prefix_tokens + rows * columns, dim))  # saved, not trained
         else:
             self.register_parameter("position", None)
         self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give class token and positions their first values."""
+        if self.cls_token is not None:
+            nn.init.zeros_(self.cls_token)
+        if isinstance(self.position, nn.Parameter):
+            nn.init.normal_(self.position, std=0.02)
+        elif self.position is not None:
+            patches = sincos_position_embedding(self.patches.grid, self.position.shape[2])  # (1, N, D)
+            nn.init.zeros_(self.position)  # which stay where the class token is: it has no place in the image
+            self.position[:, -patches.shape[1] :] = patches
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)

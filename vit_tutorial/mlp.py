@@ -27,6 +27,10 @@ class MLP(nn.Module):
         self.gelu = nn.GELU(approximate={"exact": "none", "tanh": "tanh"}[gelu])
         self.fc2 = nn.Linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give the parameters their first values."""
         for layer in (self.fc1, self.fc2):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.normal_(layer.bias, std=1e-6)

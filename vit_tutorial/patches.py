@@ -127,6 +127,10 @@ class PatchEmbedding(nn.Module):
         self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
         # A kernel whose stride is its size sees each patch once: its D filters, flattened, are the columns of E.
         self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give the parameters their first values; torch's layers have this method, too."""
         # A normal cut off at two standard deviations keeps 0.8796 of its own; dividing restores 1 / sqrt(fan_in).
         std = self.proj.weight[0].numel() ** -0.5 / 0.87962566
         nn.init.trunc_normal_(self.proj.weight, std=std, a=-2 * std, b=2 * std)

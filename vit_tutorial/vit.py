@@ -145,8 +145,24 @@ class ViT(nn.Module):
         self.blocks = nn.Sequential(*(encoder_blocks(config) if blocks is None else blocks))
         self.norm: nn.Module = nn.LayerNorm(config.dim, eps=config.norm_eps)
         self.head = nn.Linear(config.dim, config.num_classes) if config.num_classes else nn.Identity()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give the head its first values."""
         for parameter in self.head.parameters():
             nn.init.zeros_(parameter)
+
+    def init_weights(self) -> None:
+        """Give all parameters their first values, in place: for a model from the meta device, after ``to_empty``.
+
+        With the same seed they are those that the constructor draws.
+
+        Raises:
+            TypeError: a variant's model, or a part that has parameters and no ``reset_parameters``.
+        """
+        if type(self.config) is not ViTConfig:
+            raise TypeError(f"init_weights is for a plain ViT, got a {type(self).__name__}: build it on its device")
+        self.apply(_reset)  # layers before what they are part of, as in the constructors
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
@@ -187,6 +203,14 @@ class ViT(nn.Module):
             if len(weights) < len(indices):
                 z = block(z)  # (B, T, D)
         return {layer: weights[layer % depth] for layer in requested}
+
+
+def _reset(part: nn.Module) -> None:
+    reset = getattr(part, "reset_parameters", None)
+    if reset is not None:
+        reset()
+    elif [*part.parameters(recurse=False)]:
+        raise TypeError(f"{type(part).__name__} has parameters, and no reset_parameters() to give them first values")
 
 
 def _embeddings(config: ViTConfig) -> Embeddings:

@@ -74,6 +74,10 @@ class Recipe:
     precision: Precision = "fp32"
     """bf16: half the memory, less exact (autocast); a CPU without instructions for it takes longer."""
 
+    recompute: bool = False
+    """Activation checkpointing: forget what each block computed, and compute it again in the backward pass. It takes
+    less memory and more time, and changes no gradient."""
+
     compile: bool = False
     """Use torch.compile: minutes to start, then faster."""
 
@@ -93,7 +97,7 @@ class Recipe:
             value = getattr(self, name)
             if type(value) is not int or not least <= value < 2**63:
                 raise ValueError(f"{name} must be a whole number from {least} (and below 2^63), got {value!r}")
-        for name in ("compile", "freeze", "class_weights"):
+        for name in ("recompute", "compile", "freeze", "class_weights"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         self._check_ranges()

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from vit_tutorial.data import Data
 from vit_tutorial.options.recipe import Recipe
@@ -120,6 +122,25 @@ def set_shares(optimizer: torch.optim.Optimizer, rates: list[LayerRate], epoch: 
     """Set each group's "share" of the learning rate in an epoch, which :func:`vit_tutorial.train.set_rate` reads."""
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["share"] = rate.share if epoch >= rate.first_epoch else 0.0
+
+
+@contextmanager
+def recomputed_blocks(model: nn.Module, recompute: bool) -> Iterator[None]:
+    """Inside, with ``recompute``, the backward pass computes each block again: its activations aren't kept.
+
+    Raises:
+        ValueError: a model without blocks.
+    """
+    blocks = list(getattr(model, "blocks", ())) if recompute else []
+    if recompute and not blocks:
+        raise ValueError(f"recompute needs a model with blocks, got {type(model).__name__}")
+    for block in blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    try:
+        yield
+    finally:
+        for block in blocks:
+            del block.forward  # the class's own is used again
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from vit_tutorial.train.layers import (
     check_preprocess,
     head_alone,
     layer_groups,
+    recomputed_blocks,
     set_shares,
 )
 from vit_tutorial.train.progress import progress_bar
@@ -182,6 +183,7 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
     visible = progress and run.accelerator.is_main_process
     with (
         head_alone(run.model, recipe.freeze),
+        recomputed_blocks(run.model, recipe.recompute),
         progress_bar(recipe.epochs * steps, len(history) * steps, visible) as show,
     ):
         forward = run.accelerator.prepare(run.model)  # averages the gradients over the processes, if there are several
