@@ -49,9 +49,11 @@ export function momentOf(beat, shares) {
   return { asked, squeezed: clamp(beat - T, 0, 1), given, current, isAsking: beat <= T };
 }
 
-function drawText(context, text, x, y, { width = Infinity, colour, align = "left", bold = false }) {
+// The first of some texts that has room; none: without it.
+function drawText(context, texts, x, y, { width = Infinity, colour, align = "left", bold = false }) {
   context.font = `${bold ? "600 " : ""}${TEXT}px system-ui, sans-serif`;
-  if (context.measureText(text).width > width) return;
+  const text = texts.find((one) => context.measureText(one).width <= width);
+  if (!text) return;
   Object.assign(context, { fillStyle: colour, textAlign: align, textBaseline: "middle" });
   context.fillText(text, x, y);
 }
@@ -81,7 +83,7 @@ function drawTile({ context, page, layout }, token) {
   }
   context.fillStyle = colourOf("--fill");
   context.fillRect(...box);
-  drawText(context, "CLS", x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
+  drawText(context, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
 }
 
 // Within a tile: its token's score, or its share once scores are squeezed.
@@ -98,9 +100,10 @@ function drawNumber({ context, page, scene, layout, moment }, token) {
   const [x, y] = tileOf(token);
   context.fillStyle = cssOf(pixel);
   context.fillRect(x + edge, y + edge, tile - 2 * edge, tile - 2 * edge);
-  const text = isShare ? `${Math.round(100 * share)}%` : score.toFixed(1).replace("-", "−");
+  const rounded = [score.toFixed(1), String(Math.round(score) + 0)].map((text) => text.replace("-", "−"));
+  const texts = isShare ? [`${Math.round(100 * share)}%`] : rounded;
   const colour = isLight(pixel) ? "#000000" : "#ffffff";
-  drawText(context, text, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
+  drawText(context, texts, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
 }
 
 // Where each token's share lies in the bar of all of them, [top, height]: in the order of the tokens.
@@ -154,7 +157,7 @@ function drawLists({ context, page, scene, layout, moment }) {
   const { q, k, v, token } = scene;
   const { current, isAsking } = moment;
   const draw = (label, values, y, colour, most) => {
-    drawText(context, label, left, y + LABEL / 2, { colour: page.colourOf(colour), bold: true, width: strip });
+    drawText(context, [label], left, y + LABEL / 2, { colour: page.colourOf(colour), bold: true, width: strip });
     drawStrip(context, values, most, page.pixels.signed, [left, y + LABEL, strip, STRIP_HEIGHT]);
   };
   draw(`q of ${page.tokenName(token)}`, q, 0, "--q", largestSize(q));
@@ -174,7 +177,7 @@ function drawSums({ context, page, scene, layout, moment }) {
   });
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
-  drawText(context, "takes", left, top + LABEL / 2, { colour: page.colourOf("--text"), bold: true });
+  drawText(context, ["takes"], left, top + LABEL / 2, { colour: page.colourOf("--text"), bold: true });
   drawStrip(context, sums, largestSize(scene.sums), page.pixels.signed, [
     left,
     top + LABEL,
