@@ -1062,6 +1062,7 @@ def test_a_word_is_explained_where_it_is_first_seen(show, digits):
     patch.hover()
     assert patch.evaluate(shown) == f'"{words["patch"]}"'
     page.mouse.move(0, 0)
+    assert patch.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').fontSize)") >= 14
     patch.focus()  # by Tab, or by a finger
     assert patch.evaluate(shown) == f'"{words["patch"]}"'
 
