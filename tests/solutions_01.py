@@ -150,7 +150,7 @@ WRONG = {
         Wrong(
             "twice the stride",
             lambda i, p, s: overlapping_by_unfold(i, p, 2 * s),
-            "places down, here 3, and by the same",
+            "result has shape (1, 4, 4), expected (1, 12, 4)",
         ),
         Wrong("not transposed", lambda i, p, s: F.unfold(i, p, stride=s), "exchanged", never="Yours are"),
     ],

@@ -129,11 +129,11 @@ WRONG = {
         Wrong("a sign lost", answer(hidden=[1, 2, 1]), "Hidden number j is the dot product"),
     ],
     "gelu": [
-        Wrong("a missing 1", lambda x: x * torch.erf(x / 2**0.5) / 2, "GELU multiplies x by a probability"),
+        Wrong("a missing 1", lambda x: x * torch.erf(x / 2**0.5) / 2, "result[0] is"),
         Wrong("math's erf", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, "raised ValueError"),
     ],
     "gelu_tanh": [
-        Wrong("a square", tanh_of_the_square, "GELU multiplies x by a probability"),
+        Wrong("a square", tanh_of_the_square, "result[0] is"),
         Wrong("math's tanh", lambda x: math.tanh(x), "raised"),
     ],
     "mlp": [

@@ -75,7 +75,7 @@ def test_a_mistake_is_caught_and_named(exercise, mistake):
 def test_an_exercise_is_declared_in_full(exercise):
     function = getattr(checks, f"check_{exercise.name}")
     assert function.__name__ == f"check_{exercise.name}"
-    assert re.match(r"Check (fn|cls)\(", function.__doc__), "the work's signature, and what goes in and comes out"
+    assert exercise.name in function.__doc__
     assert len({mistake.name for mistake in exercise.mistakes}) == len(exercise.mistakes)
     for mistake in exercise.mistakes:
         assert re.search(r"[.?]\)?$", mistake.says), mistake.says

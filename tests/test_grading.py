@@ -602,7 +602,6 @@ def try_all(tool: ModuleType, kind: str, limits: Any, tmp_path: Path, names: lis
     paths, server = set_trap(tmp_path)
     os.environ["A_TOKEN"] = MARKER
     hostile_class(tmp_path, names, paths, server.getsockname()[1])
-    written = {path: path.read_bytes() for path in (ROOT / "vit_tutorial").glob("*.py")}
     running = {process.pid for process in psutil.Process().children(recursive=True)}  # another test's browser, say
     began = time.monotonic()
     tool.grade(tmp_path / "in", tmp_path / "course", kind, 2, limits)
@@ -612,7 +611,8 @@ def try_all(tool: ModuleType, kind: str, limits: Any, tmp_path: Path, names: lis
     assert got <= FORGED
     assert float(rows["honest", FIRST.stem]["marks"]) == in_gradebook(tool, tmp_path / "course", "honest") == 17
     assert len(rows) == len(names) + 2, "with the neighbour's, whose file is no notebook"
-    assert written == {path: path.read_bytes() for path in written}
+    # By the marker: whoever works on the package while this runs may change it.
+    assert not [path for path in (ROOT / "vit_tutorial").rglob("*.py") if MARKER in path.read_text("utf-8")]
     assert not [path for top in paths[:5] for path in top.rglob(f"*{MARKER}*")]
     assert not [path for path in (ROOT, Path("/tmp"), Path.home(), Path("/")) if (path / MARKER).exists()]
     for name in {*names} & {*hostile.READING, *hostile.WRITING}:

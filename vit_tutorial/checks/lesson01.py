@@ -13,7 +13,6 @@ from vit_tutorial.checks.engine import (
     Case,
     Exercise,
     Mistake,
-    Observation,
     Question,
     layer,
     normal,
@@ -98,7 +97,6 @@ PATCHIFY = Exercise(
     name="patchify",
     lesson="01",
     points=5,
-    takes="fn(images, patch_size): (B, C, H, W) -> (B, N, C*P*P)",
     right=lesson.patchify,
     cases=_patchify_cases,
     mistakes=(
@@ -151,7 +149,6 @@ UNPATCHIFY = Exercise(
     name="unpatchify",
     lesson="01",
     points=3,
-    takes="fn(patches, patch_size, image_size): (B, N, C*P*P) -> (B, C, H, W)",
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
     mistakes=(
@@ -214,7 +211,6 @@ PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
     points=4,
-    takes="cls(image_size, patch_size, in_channels, dim), whose proj is a Linear or a Conv2d",
     right=lesson.PatchEmbedding,
     cases=_embedding_cases,
     # An image needs no gradient: what learns is the matrix.
@@ -266,23 +262,10 @@ def _overlapping_cases() -> list[Case]:
     ]
 
 
-def _places(case: Case, right: Observation, actual: Observation) -> str:
-    """How many places a patch has, where there are more patches or fewer."""
-    images, P, stride = case.args
-    down, across = ((n - P) // stride + 1 for n in images.shape[2:])
-    shape: tuple[int, ...] = tuple(getattr(actual.result, "shape", ()))
-    if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right.result.shape[::2]):
-        return ""
-    fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"
-    return f"{fits}: {down * across} patches. Yours are {shape[1]} (with {case.label})."
-
-
 OVERLAPPING_PATCHES = Exercise(
     name="overlapping_patches",
     lesson="01",
     points=2,
-    takes="fn(images, patch_size, stride): (B, C, H, W) -> (B, N, C*P*P), patches stride pixels apart",
     right=_overlapping,
     cases=_overlapping_cases,
-    explain=_places,
 )

@@ -156,8 +156,6 @@ VIT = Exercise(
     name="vit",
     lesson="06",
     points=5,
-    takes="cls(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool). Its "
-    "parts are embed, blocks, norm and head: images (B, C, H, W) -> logits (B, K)",
     right=_Model,
     cases=_model_cases,
     observe=_observe_model,
@@ -206,7 +204,6 @@ DROP_PATH_RATES = Exercise(
     name="drop_path_rates",
     lesson="06",
     points=2,
-    takes="fn(depth, last): a list of depth rates, from 0 in the first block to last in the last one",
     right=lambda depth, last: [last * layer / max(depth - 1, 1) for layer in range(depth)],
     cases=lambda: [
         Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (18, 0.1), (2, 0.7), (1, 0.2)]
@@ -287,8 +284,6 @@ COUNT_PARAMETERS = Exercise(
     name="count_parameters",
     lesson="06",
     points=3,
-    takes="fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim). It returns a "
-    'dictionary of counts: "embeddings", "attention", "mlp", "norms", "head"',
     right=_parameters,
     cases=_count_cases,
     observe=_counted("embeddings", "attention", "mlp", "norms", "head"),
@@ -302,8 +297,6 @@ COUNT_MACS = Exercise(
     name="count_macs",
     lesson="06",
     points=2,
-    takes="fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim). It returns a "
-    'dictionary of multiply-accumulates: "patches", "projections", "products", "mlp", "head"',
     right=_macs,
     cases=_count_cases,
     observe=_counted("patches", "projections", "products", "mlp", "head"),
@@ -358,7 +351,6 @@ ATTENTION_MAPS = Exercise(
     name="attention_maps",
     lesson="06",
     points=2,
-    takes="fn(model, images): a list of every layer's attention weights (B, h, T, T), the first layer first",
     right=_maps(),
     cases=_map_cases,
     observe=_observe_maps,

@@ -105,7 +105,6 @@ FOR_RAW_PIXELS = Exercise(
     name="for_raw_pixels",
     lesson="09",
     points=3,
-    takes="fn(weight, bias, mean, std): (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)",
     right=_raw,
     cases=_raw_cases,
     mistakes=(
@@ -152,8 +151,6 @@ ATTENTION_FROM_FLAX = Exercise(
     name="attention_from_flax",
     lesson="09",
     points=4,
-    takes="fn(query, key, value, query_bias, key_bias, value_bias, out). Kernels (D, h, d) and biases (h, d), "
-    "three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D)",
     right=_flax(),
     cases=_flax_cases,
     mistakes=(
@@ -239,7 +236,6 @@ TEACHER = Exercise(
     name="teacher",
     lesson="09",
     points=2,
-    takes="fn(checkpoint): DINO's whole training checkpoint -> the teacher's backbone, under timm's names",
     right=_extract(),
     cases=lambda: [
         Case("teacher's names begin with 'backbone.'", (_dino("", "module.", 0),)),
@@ -285,7 +281,6 @@ PREPARE = Exercise(
     name="prepare",
     lesson="09",
     points=2,
-    takes="fn(pixels, mean, std): uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised",
     right=_prepare(),
     cases=_prepare_cases,
     mistakes=(
@@ -307,7 +302,6 @@ JOINED_HEADS = Exercise(
     name="joined_heads",
     lesson="09",
     points=2,
-    takes="fn(weight, bias, dist_weight, dist_bias): (K, D), (K,), twice -> (K, 2D) and (K,)",
     right=lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, (b + dist_b) / 2),
     cases=lambda: [
         Case(f"K={K}, D={D}", (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)))

@@ -59,5 +59,5 @@ def check_of(exercise: Exercise) -> Callable[[Work], bool]:
         return result.passed
 
     check.__name__ = check.__qualname__ = f"check_{exercise.name}"
-    check.__doc__ = f"Check {exercise.takes}."
+    check.__doc__ = f"Check a work for exercise {exercise.name} of lesson {exercise.lesson}: print what was found."
     return check

@@ -71,13 +71,10 @@ class Exercise:
     right: Work  # the reference; a work must not call the package's own. For questions the right answers
     cases: Callable[[], list[Case]]  # makes the inputs, new ones at each call
     observe: Callable[[Work, Case], Observation] | None = None  # runs a work on a case; None: ``functions.call``
-    takes: str = "fn(): the answers found with a pencil, in a dictionary"  # the signature, for ``help(check_…)``
     mistakes: tuple[Mistake, ...] = ()  # those that the check can name, the likelier one first
     tolerance: float = 1e-5  # the largest difference that counts as equal, relative to the largest number
     forbidden: tuple[Any, ...] = ()  # what the text asks to do without: a Forbidden, or its ``what``
     advice: Mapping[str, str] = field(default_factory=dict)  # for questions: to an answer that no mistake explains
-    # What to say of a wrong result that no mistake explains, or "": given the case, what is right, what the work did.
-    explain: Callable[[Case, Observation, Observation], str] | None = None
 
     @property
     def asks_questions(self) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
-from vit_tutorial.checks.engine.exercise import Exercise, Fault, Mistake
+from vit_tutorial.checks.engine.exercise import Exercise, Mistake
 from vit_tutorial.checks.engine.mistakes import NamedMistake, matching_mistakes
 from vit_tutorial.checks.engine.run import Attempt, Trial
 from vit_tutorial.checks.engine.symptoms import symptom
 
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
-MOST = 8  # wrong inputs, or wrong answers, that are shown
 PRINTED_LINES = 5  # of what the student's code printed
 
 
@@ -37,7 +36,7 @@ def _on_work(trial: Trial) -> list[str]:
     if matches := matching_mistakes(trial):
         lines = _on_mistake(matches[0], trial.exercise)
     else:
-        lines = [f"What your numbers show: {sentence}"] if (sentence := _numbers_show(trial)) else []
+        lines = [f"What your numbers show: {sentence}"] if (sentence := symptom(trial)) else []
     return [*lines, *f"First seen with {first.case.label}: {first.difference}".split("\n")]
 
 
@@ -49,15 +48,6 @@ def _on_mistake(match: NamedMistake, exercise: Exercise) -> list[str]:
     return [f"It looks like {mistake.name}{some}. {mistake.says}", place]
 
 
-def _numbers_show(trial: Trial) -> str:
-    """What the results that are wrong have to do with the right ones, "" where nothing is seen."""
-    first, explain = trial.wrong[0], trial.exercise.explain
-    if isinstance(first.outcome, Fault):
-        return ""
-    explained = explain(first.case, first.right, first.outcome) if explain else ""
-    return explained or symptom(trial)
-
-
 def _wrong_inputs(trial: Trial) -> list[str]:
     """How many inputs go wrong; and which, where that tells more than the first one has told."""
     many, every = len(trial.wrong), len(trial.attempts)
@@ -65,11 +55,10 @@ def _wrong_inputs(trial: Trial) -> list[str]:
         return []
     if many == 1:
         return [wrap(f"Nothing wrong was found with the other inputs ({every - 1}).")]
-    rows = [(attempt.case.label, _word(attempt)) for attempt in trial.wrong[:MOST]]
+    rows = [(attempt.case.label, _word(attempt)) for attempt in trial.wrong]
     if many == every and len({word for _, word in rows}) == 1:
         return [wrap(f"Found wrong with all {every} inputs.")]
-    more = [f"    and {many - MOST} more"] if many > MOST else []
-    return [wrap(f"Found wrong with {many} of {every} inputs."), *_table(rows), *more]
+    return [wrap(f"Found wrong with {many} of {every} inputs."), *_table(rows)]
 
 
 def _word(attempt: Attempt) -> str:
@@ -84,7 +73,7 @@ def _on_answers(trial: Trial) -> list[str]:
     lines: list[str] = []
     matches = matching_mistakes(trial)
     explained: set[Mistake] = set()
-    for attempt in trial.wrong[:MOST]:
+    for attempt in trial.wrong:
         question, sentence = attempt.case.args[0], attempt.difference
         lines.append(sentence if sentence.startswith(str(question)) else f"{question}: {sentence}")
         match = next((one for one in matches if question in one.mistake.wrong), None)
@@ -93,8 +82,7 @@ def _on_answers(trial: Trial) -> list[str]:
         elif match is not None and match.mistake not in explained:  # one mistake may show in several answers
             lines += _on_mistake(match, trial.exercise)
             explained.add(match.mistake)
-    more = len(trial.wrong) - MOST
-    return [*lines, f"And {more} more are wrong."] if more > 0 else lines
+    return lines
 
 
 # ---- Lines -------------------------------------------------------------------------------------------------------

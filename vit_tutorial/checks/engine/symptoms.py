@@ -32,6 +32,8 @@ class WrongTensor(NamedTuple):
 
 def symptom(trial: Trial) -> str:
     """What the wrong results have to do with the right ones: in all cases, or in the first wrong one alone."""
+    if isinstance(trial.wrong[0].outcome, Fault):
+        return ""
     tensors = [tensor for attempt in trial.wrong if (tensor := _first_wrong_tensor(attempt, trial.exercise))]
     for finder in FINDERS if tensors else ():
         sentences = [_apply(finder, tensor, trial.exercise.tolerance) for tensor in tensors]
