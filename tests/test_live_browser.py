@@ -597,6 +597,20 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
 
 
 @browser_only
+def test_a_model_that_wasn_t_tried_on_pictures_and_has_no_class_token_has_its_story(show):
+    model = model_of(pool="mean")
+    page = show(live.page(model, pictures_of(model, 2)), whole=False)
+    sentences = [text(page, ".sentence")]
+    for _ in range(int(text(page, ".count").split()[-1]) - 1):
+        page.locator("[data-do=next]").click()
+        sentences.append(text(page, ".sentence"))
+        assert page.locator(".spot").is_visible()
+    assert any("fits the q of your patch best" in one for one in sentences)
+    assert any("is it on, above 0?" in one for one in sentences)
+    assert not any("class token" in one for one in sentences)
+
+
+@browser_only
 def test_a_shuffle_changes_the_answer(show, digits):
     page = show(digits[0])
     before = text(page, ".said")[0]

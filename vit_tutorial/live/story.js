@@ -137,9 +137,9 @@ const STORY = [
     station: "mlp",
     spot: "[data-spot=hidden]",
     asks: ['[data-meaning="unit"]'],
-    text: ({ M, point }) =>
+    text: ({ M, point, isTried }) =>
       `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
-      `The better one fits, the more it adds of its own list. ${point} one: what switches it on?`,
+      `The better one fits, the more it adds of its own list. ${point} one: ${isTried ? "what switches it on" : "is it on, above 0"}?`,
   },
   {
     station: "layers",

@@ -91,7 +91,7 @@ export function tourOf(page) {
     const isOff = here && !here.checkVisibility();
     const element = isOff ? (off ?? lead) : (here ?? $(spot));
     element.classList.add("spot");
-    const asked = [element, ...asks.map($)];
+    const asked = [element, ...asks.map($)].filter(Boolean); // of a model that wasn’t tried there is less
     for (const one of asked) one.classList.add("asked");
     return asked;
   }
