@@ -27,7 +27,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 import vit_tutorial as vt
-from vit_tutorial.weights import convert, loading, timm_models, transformers_models
+from vit_tutorial.weights import convert, loading, proof, timm_models, transformers_models
 
 MODULES = (
     "vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vision_transformer_hybrid",
@@ -120,7 +120,7 @@ def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.
     try:
         with loading.errors_named("it"):
             twin = read(theirs)
-            convert.prove(convert.model_of(twin), twin)
+            proof.prove(convert.model_of(twin), twin)
     except ValueError as error:
         return "refused", str(error).removeprefix("it: ")
     return "equal", ""

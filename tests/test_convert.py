@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants.modern import Rotary
-from vit_tutorial.weights import convert, pixels, tables, timm_models
+from vit_tutorial.weights import convert, proof, tables, timm_models
 
 
 def twin_of(name, **sizes):
@@ -85,9 +85,9 @@ FAULTS = {  # the model, the fault, where it is first seen
 def test_a_planted_fault_is_refused(fault, refuses):
     (name, sizes), plant, place = FAULTS[fault]
     twin = twin_of(name, **sizes)
-    convert.prove(convert.model_of(twin), twin)  # it is the fault that is refused
+    proof.prove(convert.model_of(twin), twin)  # it is the fault that is refused
     with refuses(ValueError, place):
-        convert.prove(convert.model_of(plant(twin)), twin)
+        proof.prove(convert.model_of(plant(twin)), twin)
 
 
 def test_a_number_that_is_not_finite_is_refused(refuses):
@@ -100,7 +100,7 @@ def test_a_number_that_is_not_finite_is_refused(refuses):
 def test_a_library_s_own_error_becomes_a_refusal(refuses):
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     with refuses(ValueError, "VisionTransformer doesn't take (1, 3, 5, 5)"):
-        convert.prove(convert.model_of(twin), twin, torch.zeros(1, 3, 5, 5))
+        proof.prove(convert.model_of(twin), twin, torch.zeros(1, 3, 5, 5))
 
 
 @pytest.mark.parametrize(("scale", "wrong"), [(5e-5, False), (2e-4, True)])
@@ -108,16 +108,16 @@ def test_what_is_allowed_is_a_ten_thousandth_of_the_standard_deviation(scale, wr
     expected = torch.randn(1000)
     found = expected.clone()
     found[7] += scale * expected.std()
-    assert (convert.relative_difference(found, expected) > convert.ALLOWED) is wrong
-    assert convert.relative_difference(torch.zeros(3), torch.zeros(3)) == 0
-    assert convert.relative_difference(torch.ones(3), torch.zeros(3)) == float("inf")
-    assert convert.relative_difference(torch.ones(3), torch.ones(4)) == float("inf")
+    assert (proof.relative_difference(found, expected) > proof.ALLOWED) is wrong
+    assert proof.relative_difference(torch.zeros(3), torch.zeros(3)) == 0
+    assert proof.relative_difference(torch.ones(3), torch.zeros(3)) == float("inf")
+    assert proof.relative_difference(torch.ones(3), torch.ones(4)) == float("inf")
 
 
 def test_hooks_are_gone_afterwards():
     twin = twin_of(*PLAIN[:1], **PLAIN[1])
     ours = convert.model_of(twin)
-    convert.prove(ours, twin)
+    proof.prove(ours, twin)
     assert not any(part._forward_hooks for model in (ours, twin.model) for part in model.modules())
 
 
@@ -135,11 +135,11 @@ PIXEL_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", PIXEL_FAULTS)
-@pytest.mark.parametrize("allowed", [pixels.EXACT, pixels.ROUNDED])
+@pytest.mark.parametrize("allowed", [proof.EXACT, proof.ROUNDED])
 def test_another_preprocessing_is_refused(fault, allowed, refuses):
-    assert pixels.prove_preprocessing(RIGHT, RIGHT, allowed) == RIGHT
+    assert proof.prove_preprocessing(RIGHT, RIGHT, allowed) == RIGHT
     with refuses(ValueError, "preprocessing"):
-        pixels.prove_preprocessing(dataclasses.replace(RIGHT, **PIXEL_FAULTS[fault]), RIGHT, allowed)
+        proof.prove_preprocessing(dataclasses.replace(RIGHT, **PIXEL_FAULTS[fault]), RIGHT, allowed)
 
 
 def test_both_directions_of_a_table():

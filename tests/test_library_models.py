@@ -8,7 +8,7 @@ import transformers
 from peers import randomise
 
 from vit_tutorial import vit
-from vit_tutorial.weights import convert, timm_models, torchvision_models, transformers_models
+from vit_tutorial.weights import convert, proof, timm_models, torchvision_models, transformers_models
 
 SMALL = {"embed_dim": 64, "depth": 2, "num_heads": 2, "num_classes": 5}
 TIMM = {  # the architecture: what makes it small
@@ -111,9 +111,9 @@ def check(theirs, read):
     """Our model of theirs, proven, and compared once more, on other images and in double precision."""
     twin = read(randomise(theirs).eval())
     ours = convert.model_of(twin)
-    convert.prove(ours, twin)
+    proof.prove(ours, twin)
     theirs.double()
-    images = torch.rand_like(convert.random_images(ours, twin), dtype=torch.float64)
+    images = torch.rand_like(proof.random_images(ours, twin), dtype=torch.float64)
     with torch.inference_mode():
         expected = twin.answer(images)
         H, W = ours.config.image_size

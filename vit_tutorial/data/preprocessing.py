@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
 CropMode = float | Literal["center", "none"]
 Corner = Literal["rounded", "floored"]
+LEAST_CROP = 0.01  # a smaller share of a picture would be made enormous before it is cropped
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 MAX_RESIZED = 2**24  # pixels of a picture before its center is cropped: 50 MB
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
@@ -43,7 +44,7 @@ class Preprocessing:
         mean: of each channel, in [0, 1].
         std: of each channel.
         crop: what is kept. "center": the largest central part with the shape of ``image_size``, resized to it. A
-            number in (0, 1]: the center after resizing, of which ``image_size`` is that share (0.875: 224 of 256).
+            number up to 1: the center after resizing, of which ``image_size`` is that share (0.875: 224 of 256).
             "none": all of it, resized to ``image_size``, whatever its shape.
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
         squash: with a number for ``crop``: the resizing before the crop ignores the image's shape (timm's "squash",
@@ -76,9 +77,9 @@ class Preprocessing:
                 "a mean in [0, 1] and a standard deviation above 0 for each channel are needed (divide those of 8-bit "
                 f"pixels by 255), got {self.mean} and {self.std}"
             )
-        share = isinstance(self.crop, (int, float)) and not isinstance(self.crop, bool) and 0 < self.crop <= 1
+        share = isinstance(self.crop, (int, float)) and not isinstance(self.crop, bool) and LEAST_CROP <= self.crop <= 1
         if not share and self.crop not in ("center", "none"):
-            raise ValueError(f"crop is 'center', 'none' or a share of the image in (0, 1], got {self.crop!r}")
+            raise ValueError(f"crop is 'center', 'none' or a share from {LEAST_CROP} to 1, got {self.crop!r}")
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
         if self.corner not in get_args(Corner):

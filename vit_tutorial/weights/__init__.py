@@ -1,12 +1,12 @@
 """Lesson 09: from a published model to ours, proven equal, and back. :func:`load` goes the whole way.
 
 In this order: ``loading``, the name; ``timm_models``, ``torchvision_models`` or ``transformers_models``, what the
-library builds, and the facts that no tensor shows; ``tables``, the names of its tensors; ``convert``, our model of it,
-and the proof.
+library builds, and the facts that no tensor shows; ``tables``, the names of its tensors; ``convert``, our model of it;
+``proof``, that both are equal.
 
-Beside the way: ``assembly`` puts tensors into our models, ``pixels`` compares the preprocessing, ``files`` downloads
-and reads without running code, ``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and
-``pairs`` has both towers of CLIP and SigLIP.
+Beside the way: ``assembly`` puts tensors into our models, ``files`` downloads and reads without running code,
+``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and ``pairs`` has both towers of
+CLIP and SigLIP.
 """
 
 from vit_tutorial.weights.checkpoint import KnowsPreprocessing, Trained, check_savable, save, shipped

@@ -17,7 +17,6 @@ from vit_tutorial.data.files import write
 from vit_tutorial.variants.hybrid import HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import pixels
 from vit_tutorial.weights.assembly import COUNTER, model_from, without_numbers
 from vit_tutorial.weights.files import read_json, read_safetensors
 
@@ -127,6 +126,19 @@ def _settings(part: nn.Module) -> dict[str, object]:
     }
 
 
+def check_fits(preprocess: Preprocessing, config: ViTConfig) -> None:
+    """Raise a ValueError if pictures prepared so aren't what the model takes: size, channels."""
+    if not isinstance(preprocess, Preprocessing):
+        raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
+    if preprocess.image_size != config.image_size:
+        raise ValueError(
+            f"preprocess makes {preprocess.image_size} pixels, and the model takes {config.image_size}: "
+            "vt.load(…, image_size=) sets both"
+        )
+    if not len(preprocess.mean) == len(preprocess.std) == config.in_channels:
+        raise ValueError(f"mean and std must have a number for each of {config.in_channels} channels: {preprocess}")
+
+
 # ------------------------------------------------------------------------------------------------------- there and back
 
 
@@ -165,7 +177,7 @@ def save(
     if preprocess is None:
         raise ValueError("how pictures become what it takes isn't known: give preprocess=vt.data.Preprocessing(…)")
     names = _checked_names(classes, model)
-    pixels.check_fits(preprocess, model.config)
+    check_fits(preprocess, model.config)
     state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
     if broken := [name for name, tensor in state.items() if tensor.is_meta or not tensor.isfinite().all()]:
         raise ValueError(
@@ -228,5 +240,5 @@ def _trained(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> Traine
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     names = [field.name for field in fields(Preprocessing) if field.name in settings]
     preprocess = Preprocessing(**{name: settings[name] for name in names})
-    pixels.check_fits(preprocess, config)
+    check_fits(preprocess, config)
     return Trained(model_from(config, state), classes, preprocess)

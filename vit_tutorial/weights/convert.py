@@ -1,11 +1,7 @@
-"""Lesson 09: our model of a library's live one, and the proof that both compute the same.
+"""Lesson 09: our model of a library's live one.
 
-Three things make our model: the tensors under our names (:mod:`.tables`), the facts that their shapes show, and the
-facts that no shape shows, read off the live model. :func:`prove` decides whether that was right: the same random images
-go through both models, and are compared block by block. So nothing here has to be believed.
-
-Float32 rounds a little differently where the same sum is taken in another order, so "equal" is: nowhere further apart
-than 1e-4 of the standard deviation of the library's own numbers. A head too many, an epsilon or another GELU is more.
+Three things make it: the tensors under our names (:mod:`.tables`), the facts that their shapes show, and the facts that
+no shape shows, read off the live model. :mod:`.proof` decides whether that was right.
 """
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +17,12 @@ from torch.nn.functional import gelu, silu
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
-from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import ModernConfig, QuickGELU
-from vit_tutorial.variants.text import TextTower
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import tables
 from vit_tutorial.weights.assembly import class_tokens, model_from
 from vit_tutorial.weights.tables import State, Table
 
-ALLOWED = 1e-4  # of the standard deviation of the library's numbers
 NEEDED = ("blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
 SWITCHES = {  # a field of ModernConfig: the tensor that shows it
     "class_token": "embed.cls_token",
@@ -257,77 +250,3 @@ def move_rotary_pairs(ours: State, num_heads: int, twin: Twin, *, back: bool = F
         elif name.endswith(("q_norm.weight", "q_norm.bias", "k_norm.weight", "k_norm.bias")):
             result[name] = tensor[order]
     return result
-
-
-# ----------------------------------------------------------------------------------------------------------- the proof
-
-
-def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> None:
-    """Raise a ValueError, which names the first place, unless our model computes what the library's does.
-
-    Args:
-        model: ours.
-        twin: the library's.
-        inputs: what the library's model gets, by default random images; ours gets it without what is left over.
-    """
-    if inputs is None:
-        inputs = random_images(cast(ViT, model), twin)
-    kind = type(twin.model).__name__
-    (rows, columns), last = twin.left_over, inputs.shape[-2:]
-    with torch.inference_mode():
-        try:
-            expected = trace(twin.answer, twin.blocks, twin.heads, inputs)
-        except Exception as error:  # whatever a library raises for images that aren't for it
-            reason = " ".join(str(error).split())[:300]
-            raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
-        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(twin.left_over) else inputs
-        actual = trace(model, list(model.blocks), [model.head], whole)
-    places = ["before block 0", *(f"after block {i}" for i in range(len(twin.blocks)))]
-    places += ["in what the head reads", "in the answer"]
-    actual[-2] = actual[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
-    for place, theirs, ours in zip(places, expected, actual, strict=True):
-        if (difference := relative_difference(ours, theirs)) > ALLOWED:
-            raise ValueError(
-                f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
-                f"deviation, where {ALLOWED:g} is allowed: a part that ModernConfig can't express"
-            )
-
-
-def random_images(model: ViT, twin: Twin) -> Tensor:
-    """Two images (2, C, H, W) for the twin: noise, and faint noise, in which epsilon counts more."""
-    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), twin.left_over
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(2, model.config.in_channels, H + rows, W + columns, generator=generator)
-    images *= torch.tensor([1.0, 1e-2])[:, None, None, None]
-    return images.to(next(model.parameters()).dtype)
-
-
-def relative_difference(actual: Tensor, expected: Tensor) -> float:
-    """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
-    if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
-        return float("inf")
-    largest, spread = (actual - expected).abs().max().item(), expected.std().item()
-    return largest / spread if spread else float(largest and "inf")
-
-
-def trace(
-    answer: Callable[[Tensor], Tensor], blocks: Sequence[nn.Module], heads: Sequence[nn.Module], inputs: Tensor
-) -> list[Tensor]:
-    """The tokens before the first block, then after each (B, T, D); what the heads read; the answer."""
-    tokens: list[Tensor] = []
-    read: list[Tensor] = []
-
-    def keep(module: nn.Module, args: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
-        if not tokens:
-            tokens.append(args[0])
-        tokens.append(output[0] if isinstance(output, tuple) else output)
-
-    hooks = [block.register_forward_hook(keep) for block in blocks]
-    hooks += [head.register_forward_hook(lambda module, args, output: read.append(args[0])) for head in heads]
-    try:
-        final = answer(inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    features = torch.cat(read, dim=1) if read else final
-    return [*tokens, features, final]

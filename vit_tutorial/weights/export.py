@@ -18,7 +18,15 @@ from torch import nn
 from vit_tutorial.data.extras import needed
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import checkpoint, convert, tables, timm_models, torchvision_models, transformers_models
+from vit_tutorial.weights import (
+    checkpoint,
+    convert,
+    proof,
+    tables,
+    timm_models,
+    torchvision_models,
+    transformers_models,
+)
 from vit_tutorial.weights.assembly import class_tokens
 from vit_tutorial.weights.convert import Twin
 from vit_tutorial.weights.tables import State
@@ -34,7 +42,7 @@ def copy_into(model: ViT, theirs: nn.Module) -> nn.Module:
     checkpoint.check_savable(model)
     twin = _twin(theirs.to(_dtype(model)).eval())
     tables.to_theirs(twin.table, _as_theirs(model, twin), twin.tensors)
-    convert.prove(copy.deepcopy(model).to(_dtype(model)).eval(), twin)
+    proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), twin)
     return theirs
 
 

@@ -7,7 +7,8 @@
 
 The way of a published model: :func:`parse_name` says whose it is, the library's module (:mod:`.timm_models`,
 :mod:`.torchvision_models`, :mod:`.transformers_models`) lets the library build it and reads its facts, :mod:`.convert`
-makes ours by a table of :mod:`.tables`, and proves it. A folder of this package is read by :mod:`.checkpoint` alone.
+makes ours by a table of :mod:`.tables`, and :mod:`.proof` compares both. A folder of this package is read by
+:mod:`.checkpoint` alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from vit_tutorial.weights import (
     checkpoint,
     convert,
     files,
-    pixels,
+    proof,
     timm_models,
     torchvision_models,
     transformers_models,
@@ -245,9 +246,9 @@ def prove_published(published: Published, image_size: Size | None = None) -> Tra
     size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
     if size != own and twin.any_size:  # then the library resizes the positions, too
         model, twin = with_size(model, size, twin.recipe), replace(twin, left_over=(0, 0))
-    convert.prove(model, twin)
+    proof.prove(model, twin)
     if size != preprocess.image_size:
         preprocess = replace(preprocess, image_size=size, left_over=(0, 0))
     model = with_size(model, size, twin.recipe)
-    pixels.check_fits(preprocess, model.config)
+    checkpoint.check_fits(preprocess, model.config)
     return Trained(model, classes, preprocess)

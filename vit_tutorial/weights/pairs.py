@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights import convert, files, loading, tables, transformers_models
+from vit_tutorial.weights import convert, files, loading, proof, tables, transformers_models
 from vit_tutorial.weights.assembly import assemble
 from vit_tutorial.weights.convert import Published, Twin, tensors_of
 
@@ -116,7 +116,7 @@ def text_tower(live: Any) -> TextTower:
     tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
     if config.end_token is not None:
         tokens[:, config.context // 2] = config.end_token
-    convert.prove(text, twin, tokens)
+    proof.prove(text, twin, tokens)
     return text
 
 

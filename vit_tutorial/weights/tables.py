@@ -8,7 +8,7 @@ Our name is on the left, theirs on the right:
 - a tuple holds alternatives: the first one whose tensors are all there counts.
 
 Rows without tensors belong to parts that a model doesn't have. Tensors without a row are ignored: whether the model
-needs them, :func:`.convert.prove` finds out.
+needs them, :func:`.proof.prove` finds out.
 """
 
 from __future__ import annotations

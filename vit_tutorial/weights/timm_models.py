@@ -15,7 +15,7 @@ from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import files, tables
 from vit_tutorial.weights.checkpoint import numbered_classes
 from vit_tutorial.weights.convert import Published, Twin, tensors_of
-from vit_tutorial.weights.pixels import prove_preprocessing
+from vit_tutorial.weights.proof import prove_preprocessing
 
 POOLS = {"token": "cls", "avg": "mean", "map": "attention"}  # timm's names, and ours
 

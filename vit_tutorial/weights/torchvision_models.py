@@ -13,7 +13,7 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.weights import files, tables
 from vit_tutorial.weights.checkpoint import numbered_classes
 from vit_tutorial.weights.convert import Published, Twin, tensors_of
-from vit_tutorial.weights.pixels import prove_preprocessing
+from vit_tutorial.weights.proof import prove_preprocessing
 
 
 def load_name(name: str) -> Published:

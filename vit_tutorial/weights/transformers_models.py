@@ -17,7 +17,7 @@ from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import tables
 from vit_tutorial.weights.checkpoint import numbered_classes
 from vit_tutorial.weights.convert import Published, Twin, tensors_of
-from vit_tutorial.weights.pixels import EXACT, ROUNDED, prove_preprocessing
+from vit_tutorial.weights.proof import EXACT, ROUNDED, prove_preprocessing
 from vit_tutorial.weights.tables import State
 
 TABLES = {  # by a name that only one of them has

@@ -1,0 +1,126 @@
+"""Lesson 09: the proof that our model and our preprocessing are a library's: equal, or refused.
+
+The same random images go through both models, and are compared block by block; the same photograph goes through both
+ways to prepare pictures. So nothing that :mod:`.convert` has found out needs to be believed.
+
+Float32 rounds a little differently where the same sum is taken in another order, so "equal" is: nowhere further apart
+than 1e-4 of the standard deviation of the library's own numbers. A head too many, an epsilon or another GELU is more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from vit_tutorial.data import Preprocessing, photograph_file
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.text import TextTower
+from vit_tutorial.vit import ViT
+from vit_tutorial.weights.convert import Twin
+
+ALLOWED = 1e-4  # of the standard deviation of the library's numbers
+LEVEL = 1 / 255  # the step between two of the 256 levels of a picture's colours
+ROUNDED = 1.01  # levels: torchvision resizes tensors a little differently than Pillow resizes pictures
+EXACT = 0.03
+
+
+def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> None:
+    """Raise a ValueError, which names the first place, unless our model computes what the library's does.
+
+    Args:
+        model: ours.
+        twin: the library's.
+        inputs: what the library's model gets, by default random images; ours gets it without what is left over.
+    """
+    if inputs is None:
+        inputs = random_images(cast(ViT, model), twin)
+    kind = type(twin.model).__name__
+    (rows, columns), last = twin.left_over, inputs.shape[-2:]
+    with torch.inference_mode():
+        try:
+            expected = trace(twin.answer, twin.blocks, twin.heads, inputs)
+        except Exception as error:  # whatever a library raises for images that aren't for it
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
+        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(twin.left_over) else inputs
+        actual = trace(model, list(model.blocks), [model.head], whole)
+    places = ["before block 0", *(f"after block {i}" for i in range(len(twin.blocks)))]
+    places += ["in what the head reads", "in the answer"]
+    actual[-2] = actual[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
+    for place, theirs, ours in zip(places, expected, actual, strict=True):
+        if (difference := relative_difference(ours, theirs)) > ALLOWED:
+            raise ValueError(
+                f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
+                f"deviation, where {ALLOWED:g} is allowed: a part that ModernConfig can't express"
+            )
+
+
+def random_images(model: ViT, twin: Twin) -> Tensor:
+    """Two images (2, C, H, W) for the twin: noise, and faint noise, in which epsilon counts more."""
+    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), twin.left_over
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, model.config.in_channels, H + rows, W + columns, generator=generator)
+    images *= torch.tensor([1.0, 1e-2])[:, None, None, None]
+    return images.to(next(model.parameters()).dtype)
+
+
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
+    if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
+        return float("inf")
+    largest, spread = (actual - expected).abs().max().item(), expected.std().item()
+    return largest / spread if spread else float(largest and "inf")
+
+
+def trace(
+    answer: Callable[[Tensor], Tensor], blocks: Sequence[nn.Module], heads: Sequence[nn.Module], inputs: Tensor
+) -> list[Tensor]:
+    """The tokens before the first block, then after each (B, T, D); what the heads read; the answer."""
+    tokens: list[Tensor] = []
+    read: list[Tensor] = []
+
+    def keep(module: nn.Module, args: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+        if not tokens:
+            tokens.append(args[0])
+        tokens.append(output[0] if isinstance(output, tuple) else output)
+
+    hooks = [block.register_forward_hook(keep) for block in blocks]
+    hooks += [head.register_forward_hook(lambda module, args, output: read.append(args[0])) for head in heads]
+    try:
+        final = answer(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    features = torch.cat(read, dim=1) if read else final
+    return [*tokens, features, final]
+
+
+def prove_preprocessing(
+    ours: Preprocessing, theirs: Callable[[Image.Image], Tensor], allowed: float = EXACT
+) -> Preprocessing:
+    """Ours, if a photograph becomes the same numbers as by the library's own; else a ValueError.
+
+    Args:
+        ours: what the library's settings say.
+        theirs: the library's own, a picture -> (C, H, W) or (1, C, H, W).
+        allowed: the largest difference, in levels of 256 of a colour.
+    """
+    with Image.open(photograph_file("cat")) as file:
+        picture = file.convert("RGB")
+    actual, expected = ours(picture)[0], theirs(picture).squeeze(0)  # (C, H, W) each
+    if actual.shape != expected.shape:
+        raise ValueError(
+            f"preprocessing isn't equal: {tuple(expected.shape)} by the library, {tuple(actual.shape)} by us"
+        )
+    std = actual.new_tensor(ours.std)[:, None, None]  # (C, 1, 1)
+    levels = ((actual - expected) * std).abs().max().item() / LEVEL
+    if not levels <= allowed:
+        raise ValueError(
+            f"its preprocessing isn't one that Preprocessing can express: on a photograph it differs from {ours} by "
+            f"{levels:.3g} of 256 levels"
+        )
+    return ours
