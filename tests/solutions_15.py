@@ -8,7 +8,7 @@ from vit_tutorial.variants import modern
 
 NUMBERS = {
     "gated width": 128, "tokens": 145, "rms": [0.333, -0.333, 1, 1.667], "rotated": [-4, 3], "layer scale": 9216,
-    "folded": [1, 2, 1.5],
+    "folded": [1, 2, 1.5], "slopes": [1, 0],
 }  # fmt: skip
 
 

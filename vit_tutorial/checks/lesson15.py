@@ -15,8 +15,8 @@ from vit_tutorial.variants import modern
 _GATED = "Gate and value exchanged."
 _HALVES = "Neighbours or halves."
 _CLASS = "The class token rotated, too."
-_ROTARY = "Rotary positions"
-_RMS = "RMS norm, and no bias for the keys"
+_ROTARY = "2 · Rotary positions, and another resolution"
+_RMS = "RMS norm"
 _POOL = "Attention pooling"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
@@ -52,6 +52,12 @@ MODERN_NUMBERS = pencil(
         ),
         "layer scale": Question(9216, "A vector as long as a token for each branch. How many branches has a block?"),
         "folded": Question([1, 2, 1.5], "γ (w · x + b) = (γ w) · x + γ b."),
+        "slopes": Question(
+            [1, 0],
+            "The derivative of tanh is 1 at 0, and 0 where tanh is flat. The 5 outside and the 5 inside cancel.",
+            "A control that changes two things.",
+            {(5, 0): "a factor of 5 too many. The chain rule multiplies by 1 / 5, which cancels the 5 outside."},
+        ),
     },
 )
 
