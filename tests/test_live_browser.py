@@ -646,6 +646,7 @@ def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
         r"Patch (\d+) fits best, ([\d.]+)\. You guessed patch 0, (−?[\d.]+)\.", text(page, ".watch .caption")
     )
     assert float(said[2]) > float(said[3].replace("−", "-"))
+    assert text(page, ".live-region") == said[0]
     page.locator("[data-do=back]").click()
     page.locator("[data-do=next]").click()
     best = page.evaluate(TILE, int(said[1]))
@@ -678,6 +679,7 @@ def test_a_choice_is_guessed_before_shares_are_shown(show, digits, stop):
         page.locator(".guesses button").nth(choice).click()
         assert page.locator(".stage").evaluate(PIXELS) != before
         assert page.locator('[name="temperature"]').is_visible()
+        assert page.locator("[data-do=play]:focus").count() == 1
         found.append(text(page, ".watch .caption"))
         page.locator("[data-do=back]").click()
         page.locator("[data-do=next]").click()

@@ -69,7 +69,11 @@ export function buildWatch(page) {
 
   function drawGuesses(choices) {
     const buttons = choices.map((textContent, i) => {
-      return make("button", { type: "button", textContent, onclick: () => answer(i) });
+      const onclick = () => {
+        answer(i);
+        $('[data-do="play"]').focus(); // the button that was pressed is gone
+      };
+      return make("button", { type: "button", textContent, onclick });
     });
     $(".guesses").replaceChildren(...buttons);
     $(".guesses").classList.toggle("hidden", !choices.length);
@@ -126,8 +130,10 @@ export function buildWatch(page) {
 
   // The reader guessed: what was guessed is played.
   function answer(guess) {
+    const part = page.stops[state.stop].watch;
     Object.assign(state, { guess, hasGuessed: true });
-    play(...parts[page.stops[state.stop].watch]);
+    play(...parts[part]);
+    page.say(resultOf(page, part, stageOf(watch.scene, guess)));
   }
 
   const END = 2 * T + 1;
