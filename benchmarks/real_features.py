@@ -29,6 +29,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 import vit_tutorial as vt
+from vit_tutorial.attention import dot_product_attention
 from vit_tutorial.data.real_features import COMPONENTS, EXCERPT, FOLDER, GRID, HEAD, SIZE, real_file, real_photograph
 
 SOURCES = {  # the original of each photograph
@@ -163,11 +164,12 @@ def write_photographs(originals: Path) -> None:
 
 @torch.inference_mode()
 def measure(model: vt.ViT, image: Tensor) -> dict[str, Tensor]:
-    """What one image (1, 3, 518, 518) becomes: tokens, attention of the class token, lengths, one head's q and k."""
+    """What one image (1, 3, 518, 518) becomes: tokens, maps of the class token, lengths, one head's q and k."""
     z = model.embed(image)  # (1, 1370, 384)
     attention, lengths = [], []
     rollout = torch.eye(z.shape[1])
     for index, block in enumerate(model.blocks):
+        before = z
         if index == HEAD[0]:
             q, k, _ = block.attention.split_heads(block.norm1(z))  # each (1, 6, 1370, 64)
         weights = block.attention_weights(z)[0]  # (6, 1370, 1370)
@@ -183,9 +185,28 @@ def measure(model: vt.ViT, image: Tensor) -> dict[str, Tensor]:
         "class_attention": torch.stack(attention).unflatten(-1, GRID),  # (12, 6, 37, 37)
         "lengths": torch.stack(lengths).unflatten(-1, GRID),  # (12, 37, 37)
         "rollout": rollout[0, 1:].unflatten(-1, GRID),  # (37, 37)
+        "gradient": gradient_map(model, before),  # (37, 37)
         "queries": q[0, HEAD[1]],  # (1370, 64)
         "keys": k[0, HEAD[1]],
     }
+
+
+def gradient_map(model: vt.ViT, before: Tensor) -> Tensor:
+    """How much each patch lengthens the class token, given the tokens (1, 1370, 384) before the last block: (37, 37).
+
+    One layer of ``vt.explain.relevance``, for a model without classes: the class token's weights times the gradient of
+    its squared length after the last norm, positive parts, mean over the heads. The largest is 1.
+    """
+    block = model.blocks[-1]
+    with torch.inference_mode(False), torch.enable_grad():
+        z = before.clone()  # a tensor made in inference mode has no gradient
+        q, k, v = block.attention.split_heads(block.norm1(z))
+        weights = dot_product_attention(q, k, v)[1]  # (1, 6, 1370, 1370)
+        z = z + block.scale1(block.attention.proj(block.attention.merge_heads(weights @ v)))
+        y = model.norm(z + block.scale2(block.mlp(block.norm2(z))))[0, 0]  # (384,), the class token
+        (gradient,) = torch.autograd.grad(y.square().sum(), weights)
+    heat = (weights.detach() * gradient)[0, :, 0, 1:].clamp(min=0).mean(dim=0)  # (1369,)
+    return (heat / heat.max()).unflatten(0, GRID)
 
 
 # ---- The same tokens by three programs ---------------------------------------------------------------------------
@@ -256,6 +277,7 @@ def stored(measured: dict[str, Tensor], name: str, coded: Tensor) -> dict[str, T
         "class_attention_scale": attention_scale[:, :, 0, 0],
         "lengths": measured["lengths"].half(),
         "rollout": measured["rollout"].float(),
+        "gradient": measured["gradient"].half(),
         "queries": queries,
         "queries_scale": queries_scale,
         "keys": keys,

@@ -35,7 +35,9 @@ def test_shapes_and_ranges(name):
     assert found.class_token.shape == (384,)
     assert found.class_attention.shape == (12, 6, *GRID)
     assert found.lengths.shape == (12, *GRID)
-    assert found.mask.shape == found.rollout.shape == GRID
+    assert found.mask.shape == found.rollout.shape == found.gradient.shape == GRID
+    assert found.gradient.min() >= 0
+    assert found.gradient.max() == 1
     assert found.mask.dtype == torch.bool
     assert 0.2 < found.mask.float().mean() < 0.8
     # What the class token gives itself is missing, and 8 bits round.
@@ -181,7 +183,7 @@ def test_the_wheel_gives_the_stored_features_again(script, tmp_path, monkeypatch
     for before in stored:
         again = vt.data.real_features(before.name)
         assert torch.equal(again.mask, before.mask)
-        for field in ("tokens", "class_token", "class_attention", "lengths", "rollout", "queries", "keys"):
+        for field in ("tokens", "class_token", "class_attention", "lengths", "rollout", "gradient", "queries", "keys"):
             made, kept = getattr(again, field), getattr(before, field)
             # What was rounded to 8 bits may differ by one step where another processor adds in another order.
             torch.testing.assert_close(made, kept, rtol=0.01, atol=0.01 * kept.abs().max().item())

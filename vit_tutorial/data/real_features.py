@@ -39,6 +39,7 @@ class RealFeatures:
     class_attention: Tensor  # (12, 6, 37, 37): how much the class token attends to each patch, by layer and head
     lengths: Tensor  # (12, 37, 37), the length of each patch token after each layer
     rollout: Tensor  # (37, 37), attention rollout of the class token over all 12 layers
+    gradient: Tensor  # (37, 37): how much a patch lengthens the class token in the last block; at most 1
     queries: Tensor  # (1370, 64), of the head HEAD, the class token first
     keys: Tensor  # (1370, 64)
     mask: Tensor  # (37, 37), bool: the patches whose middle lies on the main object, drawn by hand
@@ -70,6 +71,7 @@ def real_features(name: Name) -> RealFeatures:
         class_attention=found["class_attention"].float() * attention_scale,
         lengths=found["lengths"].float(),
         rollout=found["rollout"].float(),
+        gradient=found["gradient"].float(),
         queries=found["queries"].float() * found["queries_scale"],
         keys=found["keys"].float() * found["keys_scale"],
         mask=found["mask"],
