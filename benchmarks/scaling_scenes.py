@@ -1,4 +1,4 @@
-"""Lesson 14's series: six sizes of a plain ViT, each trained at several budgets, on generated scenes.
+"""Lesson 14's series: five sizes of a plain ViT, each trained at several budgets, on generated scenes.
 
     python benchmarks/scaling_scenes.py rates      each size's learning rate, by scenes held out
     python benchmarks/scaling_scenes.py curves     every size at every small budget, several seeds
@@ -6,7 +6,6 @@
     python benchmarks/scaling_scenes.py next       the largest budget
     python benchmarks/scaling_scenes.py check      its sizes at other rates: do rates decide?
     python benchmarks/scaling_scenes.py fresh      8 x 1 and 16 x 1 there on scenes that are all new: is repetition why?
-    python benchmarks/scaling_scenes.py as_is      8 x 1 there, its scenes repeated without mirroring and shifts
     python benchmarks/scaling_scenes.py report     the tables
 
 An image is a window of 32 pixels around the target of one of lesson 08's scenes; the answer is its figure.
@@ -44,7 +43,7 @@ CSV, PREDICTION = HERE / "scaling_scenes.csv", HERE / "scaling_scenes.json"
 MEASURED = ["loss", "accuracy", "unseen_loss", "unseen_accuracy"]
 COLUMNS = ["part", "size", "budget", "rate", "seed", "parameters", "macs", "images", *MEASURED, "cpu_seconds"]
 # width x depth
-SIZES = {"4 x 1": (4, 1), "8 x 1": (8, 1), "16 x 1": (16, 1), "24 x 2": (24, 2), "40 x 2": (40, 2), "64 x 3": (64, 3)}
+SIZES = {"8 x 1": (8, 1), "16 x 1": (16, 1), "24 x 2": (24, 2), "40 x 2": (40, 2), "64 x 3": (64, 3)}
 BUDGETS = (0.7, 2.0, 6.0)  # billions of multiply-accumulates
 LARGEST = 18.0
 NEXT = ("16 x 1", "24 x 2", "40 x 2", "8 x 1", "64 x 3")  # there
@@ -66,18 +65,8 @@ def config_of(size: str) -> vt.ViTConfig:
     dim, depth = SIZES[size]
     return vt.ViTConfig(
         image_size=WINDOW, patch_size=8, num_classes=8, dim=dim, depth=depth, num_heads=max(1, dim // 8),
-        mlp_dim=2 * dim, pool="mean", position="sincos" if dim >= 8 else "learned",
+        mlp_dim=2 * dim, pool="mean", position="sincos",
     )  # fmt: skip
-
-
-def model_of(size: str) -> vt.ViT:
-    """Untrained; width 4 is too narrow for two frequencies of sines and cosines, and gets one, fixed as well."""
-    model = vt.ViT(config_of(size))
-    if model.config.dim < 8:
-        y, x = torch.cartesian_prod(torch.arange(4.0), torch.arange(4.0)).T  # (N,) each
-        table = torch.stack([x.sin(), x.cos(), y.sin(), y.cos()], dim=1)  # (N, 4)
-        model.embed.position = nn.Parameter(table[None], requires_grad=False)
-    return model
 
 
 def windows(seed: tuple[int, int], n: int) -> tuple[Tensor, Tensor]:
@@ -127,13 +116,13 @@ def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple
     start = 30_011 * seed % len(images)  # another seed begins elsewhere in the pool
     places = torch.arange(start, start + steps * BATCH)
     torch.manual_seed(seed)
-    model = model_of(size)
+    model = vt.ViT(config)
     optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05), fused=True)
     model.train()
     for step, rows in enumerate(places.split(BATCH)):
         train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=max(1, steps // 10)))
         rows = rows % len(images)
-        pixels = again(images[rows], 0 if part == "as_is" else ((step + 1) * BATCH - 1) // len(images))
+        pixels = again(images[rows], ((step + 1) * BATCH - 1) // len(images))
         loss = F.cross_entropy(model(normalised(pixels)), labels[rows])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -239,7 +228,7 @@ def report() -> None:
     print("| loss; budget (G) | parameters | MACs | " + " | ".join(f"{budget:g}" for budget in sorted(found)) + " |")
     print("|---" * (3 + len(found)) + "|")
     for size in SIZES:
-        learned = sum(p.numel() for p in model_of(size).parameters() if p.requires_grad)
+        learned = sum(p.numel() for p in vt.ViT(config_of(size)).parameters() if p.requires_grad)
         numbers = f"{learned:,} | {vt.count_macs(config_of(size)) / 1e6:.2f} M"
         cells = (cell(by.get(size, [])) for _, by in sorted(found.items()))
         print(f"| {size} | {numbers} | " + " | ".join(cells) + " |")
@@ -255,7 +244,7 @@ def report() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["rates", "curves", "predict", "next", "check", "fresh", "as_is", "report"])
+    parser.add_argument("what", choices=["rates", "curves", "predict", "next", "check", "fresh", "report"])
     parser.add_argument("--pool", type=Path, default=Path("runs/scenes.pt"), help="where the scenes are kept")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
@@ -271,9 +260,6 @@ def main() -> None:
                 one("fresh", size, LARGEST, rate, seed, data)
         return
     data = pool(args.pool)
-    if args.what == "as_is":
-        for seed in range(args.seeds):
-            one("as_is", "8 x 1", LARGEST, best_rate("8 x 1"), seed, data)
     if args.what == "rates":
         for size in SIZES:
             tune(size, data)

@@ -1,19 +1,23 @@
-"""Lesson 14: a power law with its interval, models in proportion, images a second."""
+"""Lesson 14: a power law with its interval, models in proportion."""
 
+import ast
+import csv
+import inspect
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
 import vit_tutorial as vt
 from vit_tutorial import plots
-from vit_tutorial.analysis import scaling
 from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, fit_lines, interval, predict, scale_config
 
+ROOT = Path(__file__).resolve().parent.parent
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
 BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)
 
@@ -102,14 +106,6 @@ def test_all_sizes_grow_by_one_factor(factor, depth, dim, heads, mlp):
     assert (config.patch_size, config.image_size, config.num_classes) == ((4, 4), (32, 32), 10)
 
 
-def test_speed_counts_the_fastest_round_after_one_to_warm_up():
-    model, seconds, called = torch.nn.Identity(), [9.0, 0.5, 0.25, 1.0], []
-    now = iter([0.0, 9.0, 10.0, 10.5, 20.0, 20.25, 30.0, 31.0])
-    model.register_forward_hook(lambda *_: called.append(torch.is_inference_mode_enabled()))
-    assert scaling.images_per_second(model, torch.zeros(8, 1, 2, 2), rounds=3, clock=lambda: next(now)) == 8 / 0.25
-    assert called == [True] * len(seconds)
-
-
 @pytest.mark.parametrize(
     ("cost", "losses", "words"),
     [
@@ -147,3 +143,41 @@ def test_a_law_is_drawn_through_its_runs():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["laws drawn again, 95 %", "runs", "law", "predicted, 95 %"]
+
+
+def test_the_axis_of_a_figure_behind_a_slider_can_be_given():
+    (ax,) = plots.law_curves({"runs": (COST, COST)}, xlabel="", ylabel="", ylim=(0.5, 400)).axes
+    assert ax.get_ylim() == (0.5, 400)
+
+
+# ---- The lesson --------------------------------------------------------------------------------------------------
+
+
+def lesson(kind):
+    notebook = json.loads((ROOT / "notebooks" / "14_how_it_scales.ipynb").read_text("utf-8"))
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def typed(name):
+    """The value that a cell of the lesson assigns to a name."""
+    for source in lesson("code"):
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+                return ast.literal_eval(node.value)
+    raise AssertionError(f"no cell assigns {name}")
+
+
+def test_the_lesson_types_the_lines_of_the_package():
+    (block,) = (text.partition("```")[0] for text in "\n".join(lesson("markdown")).split("```python\n")[1:])
+    assert block.strip() in inspect.cleandoc(inspect.getsource(predict)).replace("\n    ", "\n")
+
+
+@pytest.mark.parametrize(("name", "part", "column"), [("runs", "before", "loss"), ("results", "curves", "unseen_loss")])
+def test_the_losses_that_the_lesson_types_are_those_of_the_benchmark(name, part, column):
+    with (ROOT / "benchmarks" / "scaling_scenes.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["part"] == part]
+    if part == "curves":
+        rows = [row for row in rows if row["budget"] == "18.0"]
+    rows.sort(key=lambda row: (float(row["budget"]), int(row["seed"])))
+    for size, losses in typed(name).items():
+        assert losses == [float(row[column]) for row in rows if row["size"] == size]

@@ -22,7 +22,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 12     | variants.hybrid     | Tokens from the feature map of a convolutional network.
 | 12     | variants.resnet     | A small residual network, to stand beside a ViT.
 | 13     | variants.selfsup    | Learning without labels: masked patches, and a masked autoencoder.
-| 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
+| 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15     | variants.modern_config | The config of such a model, and the configs of the well-known ones.
 | 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.

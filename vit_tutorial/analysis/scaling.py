@@ -1,17 +1,13 @@
-"""Lesson 14: how quality grows with size: a power law with its interval, models in proportion, measured speed."""
+"""Lesson 14: how quality grows with size: a power law with its interval, models in proportion."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
 
 from vit_tutorial.vit import ViTConfig
 
@@ -161,30 +157,6 @@ def scale_config(config: ViTConfig, factor: float) -> ViTConfig:
     depth, heads = (max(1, math.floor(factor * size + 0.5)) for size in (config.depth, config.num_heads))
     dim = heads * (config.dim // config.num_heads)
     return replace(config, depth=depth, num_heads=heads, dim=dim, mlp_dim=round(dim * config.mlp_dim / config.dim))
-
-
-def images_per_second(
-    model: nn.Module, images: Tensor, *, rounds: int = 5, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Images per second: the fastest of some rounds, after one to warm up.
-
-    The paper's appendix D.5 takes the best batch size, too: call this for several.
-
-    Args:
-        model: in eval mode, where the images are.
-        images: one batch, (B, C, H, W).
-        rounds: the fastest counts, since whatever else the machine does makes a round only longer.
-        clock: in seconds. On a busy machine, one thread of a processor is measured best by ``time.thread_time``.
-    """
-    wait: Any = torch.cuda.synchronize if images.is_cuda else lambda: None  # a GPU works on after the call returns
-    times = []
-    with torch.inference_mode():
-        for _ in range(1 + rounds):
-            begin = clock()
-            model(images)
-            wait()
-            times.append(clock() - begin)
-    return len(images) / min(times[1:])
 
 
 def _runs(cost: ArrayLike, losses: ArrayLike) -> tuple[Array, Array]:

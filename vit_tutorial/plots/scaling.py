@@ -13,7 +13,7 @@ from vit_tutorial.plots.arrays import Array
 from vit_tutorial.plots.style import CYCLE, PALETTE, styled
 
 MARKERS = "osD^vPX"
-TICKS = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
+TICKS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
 
 
 @styled
@@ -25,6 +25,7 @@ def law_curves(
     ylabel: str,
     band: tuple[Array, Array, Array] | None = None,
     predicted: tuple[float, float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
 ) -> Figure:
     """Runs as dots over their cost, laws as lines, and what was predicted as a bar.
 
@@ -35,6 +36,7 @@ def law_curves(
         ylabel: with its unit.
         band: (cost, low, high): shaded, where redrawn laws lie.
         predicted: (cost, low, high) of a run.
+        ylim: ends of the vertical axis, the same for figures that stand behind one slider.
     """
     figure = Figure(figsize=(7.5, 3.8), layout="constrained")
     ax = figure.add_subplot()
@@ -57,7 +59,7 @@ def law_curves(
     if predicted is not None:
         at, least, most = predicted
         ax.vlines(at, least, most, color=PALETTE["ink"], linewidth=7, alpha=0.35, label="predicted, 95 %", zorder=1)
-    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.set(xlabel=xlabel, ylabel=ylabel, ylim=ylim)
     _plain_numbers(ax)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=10)
     return figure
