@@ -3,8 +3,9 @@
 ``python benchmarks/ladder.py`` appends a row a run to benchmarks/ladder.csv; rows that are there are not run again.
 Three seeds choose a rate for each recipe; twenty others compare them. Each seed holds out other training images, 287 of
 them. The three also choose how far the augmentation moves an image. Only then the whole recipe is trained on all
-training images, with five seeds, and tested on the test split; and on five other splits of all 1,797 images into
-1,437 and 360. Beside it: support vector machines, with and without augmented copies of their images.
+training images, with five seeds, and tested on the test split; and on ten other splits of all 1,797 images into
+1,437 and 360. Beside it: support vector machines, with and without augmented copies of their images, and the nearest
+neighbour.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import sheet
 import torch
 from sklearn.model_selection import GridSearchCV, StratifiedKFold  # type: ignore[import-untyped]
+from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.svm import SVC  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.nn import functional as F
@@ -32,7 +34,7 @@ CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["recipe", "rate", "seed", "images", "mistakes", "cpu_seconds"]
 EPOCHS = 20
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-SEARCH, COMPARE, FINAL = range(3), range(3, 23), range(5)  # seeds
+SEARCH, COMPARE, FINAL, SPLITS = range(3), range(3, 23), range(5), range(10)  # seeds
 # Each adds to the one above it.
 BARE: dict[str, Any] = {"clip": math.inf, "label_smoothing": 0.0, "augment": "none"}
 RECIPES: dict[str, dict[str, Any]] = {
@@ -44,8 +46,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 WHOLE = "+ augmentation"
 STRENGTHS_TRIED = (0.05, 0.2)  # of the augmentation, beside 0.1
 LAST, FRESH = "all of it, test split", "all of it, another split"
+MACHINE, NEIGHBOUR = "SVM, another split", "nearest neighbour, another split"
 MACHINES = {  # how many augmented copies of each image a support vector machine learns from
-    "SVM, another split": 0,
+    MACHINE: 0,
     "SVM with copies, another split": 10,
     "SVM with copies, test split": 10,
 }
@@ -87,6 +90,13 @@ def machine(data: vt.data.Data, copies: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(svm.predict(x.flatten(1).double().numpy())), labels
 
 
+def neighbour(data: vt.data.Data) -> tuple[Tensor, Tensor]:
+    """The label of the training image whose pixels are nearest, for each test image."""
+    (X, y), (x, labels) = data.train.batch(), data.test.batch()
+    nearest = KNeighborsClassifier(1).fit(X.flatten(1).numpy(), y.numpy())
+    return torch.from_numpy(nearest.predict(x.flatten(1).numpy())), labels
+
+
 def run(recipe: str, rate: float, seed: int, **changes: Any) -> None:
     """A row, unless it is there. ``changes`` are the recipe's."""
     if (recipe, rate, seed) in shares():
@@ -100,6 +110,8 @@ def run(recipe: str, rate: float, seed: int, **changes: Any) -> None:
     model = vt.ViT(vt.data.DATASETS["digits"].model)
     if recipe in MACHINES:
         answers, labels = machine(data, MACHINES[recipe])
+    elif recipe == NEIGHBOUR:
+        answers, labels = neighbour(data)
     else:
         if recipe == "the loop":
             loop(model, data, rate)
@@ -148,9 +160,12 @@ def main() -> None:
     strength = min(strengths, key=strengths.__getitem__)
     for seed in FINAL:
         run(LAST, best(WHOLE), seed, augmentation=Affine(strength))
-        run(FRESH, best(WHOLE), seed, augmentation=Affine(strength))
         for name in MACHINES:
             run(name, 0.0, seed)
+    for seed in SPLITS:
+        run(FRESH, best(WHOLE), seed, augmentation=Affine(strength))
+        run(MACHINE, 0.0, seed)
+        run(NEIGHBOUR, 0.0, seed)
 
 
 if __name__ == "__main__":
