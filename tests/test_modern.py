@@ -20,7 +20,6 @@ from vit_tutorial.variants import modern
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, QuickGELU, Rotary
 from vit_tutorial.weights import convert, timm_models
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
 same = partial(assert_close, rtol=0, atol=1e-8)
 TINY = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": 32, "depth": 2, "num_heads": 4, "mlp_dim": 48}
 PARTS = {  # one at a time, and together
