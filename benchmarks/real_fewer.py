@@ -132,6 +132,7 @@ def painted(full: Tensor, z: Tensor) -> Tensor:
 
 def main() -> None:
     torch.set_num_threads(1)
+    CSV.unlink(missing_ok=True)
     published, preprocess = real_features.load_model(real_features.onnx_file())
     model = real_features.plain(published)
     config, state = model.config, model.state_dict()

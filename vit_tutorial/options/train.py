@@ -14,6 +14,7 @@ Architecture = Literal["vit", "deit3", "beit", "clip", "siglip", "eva02", "dinov
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Text = Annotated[str | None, tyro.conf.arg(metavar="TEXT")]
+MAX_WORKERS = 256  # each is a process
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class TrainOptions:
             raise ValueError("--out is empty: name a folder")
         if not self.data:
             raise ValueError("--data is empty: name a data set or a folder")
+        if not 0 <= self.workers <= MAX_WORKERS:
+            raise ValueError(f"--workers must be from 0 to {MAX_WORKERS}, got {self.workers}")
         for name in ("test_share", "validation"):
             share = getattr(self, name)
             if share is not None and not 0 < share < 1:

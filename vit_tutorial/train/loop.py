@@ -23,6 +23,7 @@ from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.augment import Augmentation, ImageChange
 from vit_tutorial.options.recipe import Recipe, Tracker
+from vit_tutorial.options.train import MAX_WORKERS
 from vit_tutorial.train.batches import Batches, seed_of
 from vit_tutorial.train.checkpoints import Checkpoint, History, Weights, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
@@ -39,7 +40,6 @@ from vit_tutorial.train.progress import progress_bar
 from vit_tutorial.train.results import kept_row, named_by_split, save_run
 from vit_tutorial.weights import check_savable
 
-MAX_WORKERS = 256  # each is a process
 SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces
 
 
