@@ -1,15 +1,14 @@
 """CNN or Transformer? A small ResNet, a plain ViT and a ViT on convolutions, by the number of training images.
 
-    python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
+    python benchmarks/data_size.py sizes --data cifar10-jpeg        five sizes
     python benchmarks/data_size.py controls --data cifar10-jpeg     an MLP, and models without neighbours
-    python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
-    python benchmarks/data_size.py sgd --data cifar10-jpeg          three models trained by SGD as in the search
+    python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work
     python benchmarks/data_size.py report --data cifar10-jpeg       the tables
 
 All have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
-85 epochs of 150 images to 2 epochs of 45,000. Each rate of the other parts was chosen by "rates", on a tenth
-of the training images that is held out; the test split is looked at once a run. A row a run goes to
-benchmarks/data_size.csv as soon as it is done; rows that are there are not run again. One thread.
+32 epochs of 500 images to 2 epochs of 45,000. Each rate of the other parts was chosen by "rates", on 5,000 images with
+crops and mirroring and a tenth of the training images that is held out; the test split is looked at once a run. A row
+a run goes to benchmarks/data_size.csv as soon as it is done; rows that are there are not run again. One thread.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from vit_tutorial.variants.resnet import ResNet
 
 HERE = Path(__file__).parent
 CSV = HERE / "data_size.csv"
-COLUMNS = ["data", "part", "model", "images", "augment", "optimizer", "rate", "seed", "held_out", "test", "cpu_seconds"]
+COLUMNS = ["data", "part", "model", "images", "augment", "rate", "seed", "held_out", "test", "cpu_seconds"]
 MODELS = ("resnet", "vit", "hybrid")
 SHUFFLED = ", shuffled"  # after a model's name: it gets all pixels in another order
-CONTROLS = {  # training images, without augmentation, and rates of AdamW
+CONTROLS = {  # training images, and rates
     "mlp": ((500, 1500, 5000, 15_000, 45_000), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
-    "resnet, shuffled": ((1500, 5000, 45_000), (3e-4, 1e-3, 3e-3, 1e-2)),
+    "resnet, shuffled": ((1500, 5000), (3e-4, 1e-3, 3e-3, 1e-2)),
     "vit, shuffled": ((1500, 5000), (1e-4, 3e-4, 1e-3, 3e-3)),
 }
 BATCH = 64
 # Training images, as many of each class -> steps.
-SIZES = {150: 200, 500: 250, 1500: 400, 5000: 600, 15_000: 900, 45_000: 1400}
+SIZES = {500: 250, 1500: 400, 5000: 600, 15_000: 900, 45_000: 1400}
 RATES_IMAGES, RATES_STEPS = 5000, 300
-RATES = {"adamw": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "sgd": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}
+RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 SHAPE: dict[str, Any] = {"image_size": 32, "patch_size": 4, "dim": 96, "num_heads": 3, "mlp_dim": 192}
 BLOCKS = ((24, 1), (48, 2), (48, 1), (96, 2))  # of the ResNet: channels, stride
 STEM = hybrid.ConvStem(((24, 3, 1), (48, 3, 2), (96, 3, 2)))
@@ -80,22 +79,21 @@ def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
     return hybrid.HybridViT(hybrid.HybridConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
 
 
-def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int) -> None:
+def fit(model: nn.Module, data: vt.data.Data, augment: str, rate: float, seed: int, steps: int) -> None:
     """So many steps whatever the number of images: a warm-up, then a cosine."""
-    groups = train.parameter_groups(model, 0.05 if optimizer == "adamw" else 5e-4)
-    steps_of = torch.optim.AdamW(groups) if optimizer == "adamw" else torch.optim.SGD(groups, momentum=0.9)
+    optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05))
     order, step = Order(len(data.train), min(BATCH, len(data.train)), seed), 0
     model.train().to(memory_format=torch.channels_last)
     while step < steps:
         for images, labels in loader(data.train, order, vt.data.augmentation(augment, data), seed=seed):
-            train.set_rate(steps_of, rate * train.schedule(step, steps=steps, warmup=steps // 10))
+            train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=steps // 10))
             with torch.autocast("cpu", torch.bfloat16):
                 logits = model(vt.data.normalise(images, data))  # (B, K)
             loss = F.cross_entropy(logits.float(), labels, label_smoothing=0.1)
-            steps_of.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            steps_of.step()
+            optimizer.step()
             step += 1
             if step == steps:
                 break
@@ -112,9 +110,9 @@ def few(data: vt.data.Data, images: int, seed: int) -> vt.data.Data:
     return replace(data, train=data.train.part(chosen))
 
 
-def best_rate(name: str, model: str, optimizer: str = "adamw") -> float:
-    """Of the optimiser's rates, the one that did best on what was held out."""
-    found = sheet.read(CSV, data=name, part="rates", model=model, optimizer=optimizer)
+def best_rate(name: str, model: str) -> float:
+    """The rate that did best on what was held out."""
+    found = sheet.read(CSV, data=name, part="rates", model=model)
     tried = sorted((float(row["rate"]), float(row["held_out"])) for row in found)
     best = max(tried, key=lambda pair: pair[1], default=(0.0, 0.0))
     if best in (*tried[:1], *tried[-1:], (0.0, 0.0)):
@@ -128,16 +126,16 @@ def accuracy(model: nn.Module, data: vt.data.Data) -> float:
 
 
 def one(
-    part: str, name: str, model_name: str, data: vt.data.Data, images: int, steps: int, augment: str, optimizer: str,
-    rate: float, seed: int,
-) -> None:  # fmt: skip
+    part: str, name: str, model_name: str, data: vt.data.Data, images: int, steps: int, rate: float, seed: int
+) -> None:
     """One row, unless it is there."""
-    known = (name, part, model_name, images, augment, optimizer, rate, seed)
+    augment = "crop+flip" if part == "rates" else "none"
+    known = (name, part, model_name, images, augment, rate, seed)
     if sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
         return
     begin, model = time.process_time(), model_of(model_name, len(data.classes), seed)
     held = vt.data.hold_out(data, 0.1)
-    fit(model, few(held, images, seed), augment, optimizer, rate, seed, steps)
+    fit(model, few(held, images, seed), augment, rate, seed, steps)
     # What is chosen needs the images held out alone; what is told, the test split alone.
     held_out = f"{accuracy(model, held):.4f}" if part == "rates" else ""
     test = "" if part == "rates" else f"{accuracy(model, data):.4f}"
@@ -145,44 +143,31 @@ def one(
 
 
 def rates(name: str, data: vt.data.Data) -> None:
-    for optimizer, several in RATES.items():
-        for rate in several:
-            for model in MODELS:
-                one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", optimizer, rate, 0)
+    for rate, model in itertools.product(RATES, MODELS):
+        one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, rate, 0)
 
 
 def sizes(name: str, data: vt.data.Data, seeds: int) -> None:
-    for seed in range(seeds):
-        for augment in ("crop+flip", "none"):
-            for images, steps in SIZES.items():
-                for model in MODELS:
-                    one("sizes", name, model, data, images, steps, augment, "adamw", best_rate(name, model), seed)
+    for seed, (images, steps), model in itertools.product(range(seeds), SIZES.items(), MODELS):
+        one("sizes", name, model, data, images, steps, best_rate(name, model), seed)
 
 
 def controls(name: str, data: vt.data.Data, seeds: int) -> None:
     """An MLP, which knows nothing of neighbours, and a ResNet and a ViT whose neighbours are taken away."""
     for model, (several, tried) in CONTROLS.items():
         for rate in tried:
-            one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", "adamw", rate, 0)
+            one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, rate, 0)
         for images, seed in itertools.product(several, range(seeds)):
-            one("sizes", name, model, data, images, SIZES[images], "none", "adamw", best_rate(name, model), seed)
-    for rate in RATES["sgd"][1:4]:
-        one("rates", name, "resnet, shuffled", data, RATES_IMAGES, RATES_STEPS, "crop+flip", "sgd", rate, 0)
-
-
-def sgd(name: str, data: vt.data.Data, seeds: int) -> None:
-    for seed, model in itertools.product(range(seeds), ("resnet", "vit", "resnet, shuffled")):
-        rate = best_rate(name, model, "sgd")
-        one("sgd", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", "sgd", rate, seed)
+            one("sizes", name, model, data, images, SIZES[images], best_rate(name, model), seed)
 
 
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def series(name: str, model: str, augment: str) -> dict[int, list[float]]:
+def series(name: str, model: str) -> dict[int, list[float]]:
     """Test accuracies in percent by the number of training images."""
     found: dict[int, list[float]] = {}
-    for row in sheet.read(CSV, data=name, part="sizes", model=model, augment=augment):
+    for row in sheet.read(CSV, data=name, part="sizes", model=model):
         found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
     return dict(sorted(found.items()))
 
@@ -204,28 +189,23 @@ def report(name: str) -> None:
         made = model_of(model, 10, 0)
         parameters, macs = sum(p.numel() for p in made.parameters()), macs_of(made, torch.zeros(1, 3, 32, 32))
         print(f"| {model} | {parameters:,} | {macs / 1e6:.1f} M |")
-    for arm, augment in {"augmented": "crop+flip", "not augmented": "none"}.items():
-        found = {model: points for model in every if (points := series(name, model, augment))}
-        sizes = sorted({n for points in found.values() for n in points})
-        print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
-        for model, points in found.items():
-            print(f"| {model} | " + " | ".join(cell(points.get(n, [])) for n in sizes) + " |")
-    print("\n| held out | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
-    print("|---|" + "---|" * sum(map(len, RATES.values())))
+    found = {model: points for model in every if (points := series(name, model))}
+    several = sorted({n for points in found.values() for n in points})
+    print("\n| test | " + " | ".join(f"{n:,}" for n in several) + " |\n|---|" + "---|" * len(several))
+    for model, points in found.items():
+        print(f"| {model} | " + " | ".join(cell(points.get(n, [])) for n in several) + " |")
+    print("\n| held out | " + " | ".join(f"{rate:g}" for rate in RATES) + " |\n|---|" + "---|" * len(RATES))
     for model in every:
-        held_out = {
-            (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
-            for row in sheet.read(CSV, data=name, part="rates", model=model)
-        }
-        cells = [held_out.get((o, r), "–") for o, several in RATES.items() for r in several]
-        print(f"| {model} | " + " | ".join(cells) + " |")
+        tried = sheet.read(CSV, data=name, part="rates", model=model)
+        held_out = {float(row["rate"]): f"{100 * float(row['held_out']):.1f}" for row in tried}
+        print(f"| {model} | " + " | ".join(held_out.get(rate, "–") for rate in RATES) + " |")
     rows = sheet.read(CSV, data=name)
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.0f} CPU minutes")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["rates", "sizes", "controls", "sgd", "report"])
+    parser.add_argument("part", choices=["rates", "sizes", "controls", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
@@ -235,7 +215,7 @@ def main() -> None:
     data = vt.data.load(args.data, image_size=32)
     if args.part == "rates":
         return rates(args.data, data)
-    return {"sizes": sizes, "controls": controls, "sgd": sgd}[args.part](args.data, data, args.seeds)
+    return {"sizes": sizes, "controls": controls}[args.part](args.data, data, args.seeds)
 
 
 if __name__ == "__main__":

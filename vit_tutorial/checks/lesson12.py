@@ -27,9 +27,7 @@ from vit_tutorial.checks.engine import (
 )
 
 _KNOWS = "1 · What a convolution knows"
-_NINE = "5 · Nine heads can be a convolution"
-_SEES = "6 · What one place sees"
-_RATE = "3 · Which rate?"
+_RATE = "One rate for both."
 
 Size = tuple[int, int]
 Layer = tuple[int, int]  # kernel size, stride
@@ -58,7 +56,7 @@ BIAS_NUMBERS = pencil(
         "field": Question(
             11,
             "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
-            _SEES,
+            _KNOWS,
             {
                 7: "kernels that are added without strides. Behind a stride of 2, one place of the map counts as two "
                 "pixels.",
@@ -194,6 +192,15 @@ def _fair(runs: list[Run], chosen_by: str = "held_out") -> dict[str, tuple[float
     return choices
 
 
+def _one_rate(runs: list[Run]) -> dict[str, tuple[float, float]]:
+    """The mistake: the rate that is best on average over the models, for all of them."""
+    by_rate: dict[float, list[Run]] = {}
+    for run in runs:
+        by_rate.setdefault(run["rate"], []).append(run)
+    rate = max(by_rate, key=lambda rate: _mean(by_rate[rate], "held_out"))
+    return _fair(by_rate[rate])
+
+
 def _of_each_model(work: Any, case: Case) -> Observation:
     """The rate and the accuracy that ``work`` gives for each model."""
     observed = call(work, case)
@@ -222,6 +229,12 @@ FAIR_COMPARISON = Exercise(
             says="A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
             reread=_RATE,
             wrong=functools.partial(_fair, chosen_by="test"),
+        ),
+        Mistake(
+            name="one rate for all models",
+            says="A rate that suits one model may ruin another. Choose a rate for each model, from its own runs.",
+            reread=_RATE,
+            wrong=_one_rate,
         ),
     ),
 )
@@ -265,14 +278,14 @@ NINE_HEADS = Exercise(
             name="a look in the other direction",
             says="Head (i, j) looks i - 1 rows down and j - 1 columns to the right: a 1 stands at [n, m] where patch m "
             "lies so far from patch n. Yours are transposed, and the kernel is flipped.",
-            reread=_NINE,
+            reread=_KNOWS,
             wrong=lambda x, weight, grid: _nine(x, weight.flip(2, 3), grid),
         ),
         Mistake(
             name="neighbours in the list of patches",
             says="The last patch of a row and the first of the next are neighbours in the list alone. Compare rows and "
             "columns apart.",
-            reread=_NINE,
+            reread=_KNOWS,
             wrong=functools.partial(_nine, place=_by_number),
         ),
     ),
