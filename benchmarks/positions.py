@@ -1,16 +1,15 @@
-"""Lesson 11's table: five ways to give a ViT positions, at one rate for all, and at rates of their own.
+"""Lesson 11's tables: ways to give a ViT positions, trained for a short and a longer time; then pictures are moved.
 
-    python benchmarks/positions.py digits                          some 110 runs of 3 CPU seconds
-    python benchmarks/positions.py photographs --folder cifar10    train/ and test/, a folder for each class
-    python benchmarks/positions.py longer                          digits for seven times the epochs: 35 runs of 25
-    python benchmarks/positions.py framed                          some 140 runs of 2: digits in a frame, then changed
-    python benchmarks/positions.py report                          the tables in Markdown
+    python benchmarks/positions.py digits    five ways, at one rate for all and at rates of their own
+    python benchmarks/positions.py longer    three of them for seven times the epochs
+    python benchmarks/positions.py framed    digits in a frame, moved and shuffled: models of 8 and of 56 epochs
+    python benchmarks/positions.py report    the tables in Markdown
 
 AdamW moves a number by about its rate in each step, and a table of positions starts near zero. So the table may need
-another rate than the matrices beside it. For each way the rate of the whole model is chosen first, then a factor: of
-the table's rate on it, or, for sines and cosines, which don't learn, of their size. Both are chosen on images held out
-from the training split, with seeds that aren't used afterwards. A grid grows until its best value is not at its edge.
-Then each way is trained with new seeds, at the rate that all share and at its own, and tested once. A row a run goes to
+another rate than the matrices beside it, or more steps. For each way the rate of the whole model is chosen first, then
+a factor: of the table's rate on it, or, for sines and cosines, which don't learn, of their size. Both are chosen on
+images held out from the training split, in short runs with seeds that aren't used afterwards. A grid grows until its
+best value is not at its edge. Then each way is trained with new seeds and tested once. A row a run goes to
 benchmarks/positions.csv as soon as it is done; rows that are there are not run again. ``framed`` writes
 benchmarks/positions_framed.csv. One thread.
 """
@@ -18,6 +17,7 @@ benchmarks/positions_framed.csv. One thread.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -31,14 +31,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial.data.augment import Affine, Crop, Flip
+from vit_tutorial.data.augment import Affine
 from vit_tutorial.train import schedule
 from vit_tutorial.variants.positions import Kind, Place, PositionViT
 
 CSV = Path(__file__).with_suffix(".csv")
 FRAMED = Path(__file__).with_name("positions_framed.csv")
 COLUMNS = ["data", "kind", "place", "rate", "factor", "seed", "split", "parameters", "accuracy", "cpu_seconds"]
-CNN = Literal["CNN", "CNN, circular"]
+CNN = Literal["CNN"]
 WAYS: list[tuple[Kind | CNN, Place]] = [
     ("none", "once"),
     ("1d", "once"),
@@ -46,12 +46,12 @@ WAYS: list[tuple[Kind | CNN, Place]] = [
     ("sincos", "once"),
     ("relative", "every layer"),
     ("CNN", "once"),
-    ("CNN, circular", "once"),
 ]
 RATES = [2e-3, 4e-3, 8e-3]  # of the whole model; the grid is doubled or halved at its edges
 FACTORS = [1.0, 4.0, 16.0, 64.0]  # of the table's rate on it, or of the sines' size; the grid goes on by fours
 COMMON = (4e-3, 1.0)
-BATCH, SEEDS = 64, 5
+BATCH, SEEDS, LONG_SEEDS = 64, 5, 3
+MOVED = "1d, moved in training"
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,8 @@ class Task:
     name: str
     images: dict[str, Tensor]  # train, validation, test: (N, C, H, W)
     labels: dict[str, Tensor]
-    patch_size: int
     epochs: int
     augment: Callable[[Tensor], Tensor]
-    search_seeds: int
-    kinds: tuple[Kind | CNN, ...]
     frame: int = 0  # black pixels on each side, added after normalising
 
 
@@ -76,40 +73,26 @@ def digits() -> Task:
     images = {"train": data.train.images[~held], "validation": data.train.images[held], "test": data.test.images}
     labels = {"train": data.train.labels[~held], "validation": data.train.labels[held], "test": data.test.labels}
     images = {split: (found * 255.0 / 16).round().to(torch.uint8) for split, found in images.items()}
-    return Task("digits", images, labels, 2, 15, Affine(), 2, ("none", "1d", "2d", "sincos", "relative"))
-
-
-def photographs(folder: str) -> Task:
-    """Photographs of 32 x 32 pixels, a grid of 4 x 4 patches.
-
-    5,000 training images, 2,000 held out, and the test images of a folder.
-    """
-    data = vt.data.load(folder, image_size=32)
-    order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))
-    parts = {"train": (data.train, order[:5_000]), "validation": (data.train, order[5_000:7_000])}
-    parts["test"] = (data.test, torch.arange(len(data.test)))
-    batches = {split: images.batch(rows) for split, (images, rows) in parts.items()}
-    images = {split: (255 * found).round().to(torch.uint8) for split, (found, _) in batches.items()}
-    labels = {split: found for split, (_, found) in batches.items()}
-
-    def crop_and_flip(batch: Tensor) -> Tensor:
-        return Flip()(Crop((4, 4))(batch))
-
-    return Task("photographs", images, labels, 8, 4, crop_and_flip, 3, ("none", "1d", "relative"))
+    return Task("digits", images, labels, 15, Affine())
 
 
 def longer() -> None:
-    """Section 3 again for seven times its epochs: at the rate that all share, and with relative tables faster."""
+    """At the rate that all share, and with the relative table's rate at its own factor: three seeds."""
     task = replace(digits(), name="digits, 105 epochs", epochs=105)
-    rates = {kind: [COMMON] for kind in task.kinds} | {"relative": [COMMON, (4e-3, 16.0), (4e-3, 256.0)]}
-    for kind, place in WAYS:
-        for rate, factor in rates.get(kind, []):
-            needed(task, kind, place, rate, factor, "test")
+    ways: list[tuple[Kind, Place, float]] = [
+        ("none", "once", 1.0),
+        ("1d", "once", 1.0),
+        ("relative", "every layer", 1.0),
+        ("relative", "every layer", 256.0),
+    ]
+    for seed, (kind, place, factor) in itertools.product(range(LONG_SEEDS), ways):
+        if seed not in accuracies(task.name, kind, place, COMMON[0], factor, "test"):
+            sheet.add(CSV, COLUMNS, run(task, kind, place, COMMON[0], factor, seed, "test"))
 
 
 def untrained(task: Task, kind: Kind | CNN, place: Place) -> nn.Module:
-    if kind == "CNN" or kind == "CNN, circular":
-        return cnn("zeros" if kind == "CNN" else "circular")
+    if kind == "CNN":
+        return cnn()
     return PositionViT(config_of(task), kind, place)
 
 
@@ -117,7 +100,7 @@ def run(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, 
     """One row: train with the images that aren't ``split``, and measure on it."""
     begin = time.process_time()
     x, y = task.images["train"], task.labels["train"]
-    if split == "test" and task.name == "digits":  # few images: those held out for the choice are trained on, too
+    if split == "test" and task.name.startswith("digits"):  # few: those held out for the choice are trained on, too
         x, y = torch.cat([x, task.images["validation"]]), torch.cat([y, task.labels["validation"]])
     mean, std = x.float().div(255).mean((0, 2, 3)), x.float().div(255).std((0, 2, 3))
 
@@ -163,7 +146,7 @@ def config_of(task: Task) -> vt.ViTConfig:
     _, channels, *size = task.images["train"].shape
     return vt.ViTConfig(
         image_size=(size[0] + 2 * task.frame, size[1] + 2 * task.frame),
-        patch_size=task.patch_size,
+        patch_size=2,
         in_channels=channels,
         num_classes=10,
         dim=32,
@@ -188,7 +171,7 @@ def accuracies(data: str, kind: str, place: str, rate: float, factor: float, spl
 
 def needed(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, split: str) -> float:
     """Run what is missing of these seeds; the mean accuracy in percent."""
-    search_seeds = SEEDS if kind.startswith("CNN") else task.search_seeds  # at high rates some CNNs learn nothing
+    search_seeds = SEEDS if kind == "CNN" else 2  # at high rates some CNNs learn nothing
     seeds = range(100, 100 + search_seeds) if split == "validation" else range(SEEDS)
     for seed in seeds:
         if seed not in accuracies(task.name, kind, place, rate, factor, split):
@@ -236,12 +219,9 @@ def table(data: str) -> str:
     return "\n".join(lines)
 
 
-def framed(epochs: int = 8, suffix: str = "") -> None:
-    """Section 4 of the lesson: models trained on digits in the middle of a black frame; then the digits are changed."""
-    task = replace(
-        digits(), name="framed", epochs=epochs, augment=lambda batch: batch, frame=4,
-        kinds=("none", "1d", "relative", "CNN", "CNN, circular"),
-    )  # fmt: skip
+def framed(epochs: int, seeds: int) -> None:
+    """Models trained on digits in the middle of a black frame, one of them on moved digits; then test digits change."""
+    task = replace(digits(), name="framed", epochs=8, augment=lambda batch: batch, frame=4)
     data, (side, last) = vt.data.digits(), (8, 4)  # a grid of 8 x 8 patches; moved by 0 to 4 pixels
     pairs = [split.batch() for split in (data.train, data.test)]
     black = (0 - data.mean[0]) / data.std[0]
@@ -253,64 +233,78 @@ def framed(epochs: int = 8, suffix: str = "") -> None:
     def in_order(order: Tensor) -> Tensor:
         return vt.unpatchify(vt.patchify(test, 2)[:, order], 2, (2 * side, 2 * side))
 
+    def moved(rows: Tensor) -> Tensor:
+        """Of a batch, every four images by a shift of their own, drawn anew each time."""
+        fours = x[rows].split(4)
+        return torch.cat([four.roll(torch.randint(-last, last + 1, (2,)).tolist(), dims=(2, 3)) for four in fours])
+
     changes = {
         f"moved by {s}": [test.roll((s * d, s * r), (2, 3)) for r, d in ((1, 0), (-1, 0), (0, 1), (0, -1))]
         for s in range(last + 1)
     }
-    changes |= {"mirrored": [test.flip(3)], "columns reversed": [in_order(grid.flip(1).flatten())]}
-    changes["shuffled"] = [in_order(order) for order in shuffles]
-    for kind, place in WAYS:
-        if kind not in task.kinds:
+    changes |= {"columns reversed": [in_order(grid.flip(1).flatten())], "shuffled": [in_order(o) for o in shuffles]}
+    models: list[tuple[str, Kind | CNN, Place, Callable[[Tensor], Tensor]]] = [
+        ("none", "none", "once", x.__getitem__),
+        ("1d", "1d", "once", x.__getitem__),
+        (MOVED, "1d", "once", moved),
+        ("relative", "relative", "every layer", x.__getitem__),
+        ("CNN", "CNN", "once", x.__getitem__),
+    ]
+    for seed, (name, kind, place, batch) in itertools.product(range(seeds), models):
+        if sheet.read(FRAMED, model=name, epochs=epochs, seed=seed):
             continue
-        rates = own_rates(replace(task, epochs=8), kind, place)
-        for seed in range(SEEDS):
-            if sheet.read(FRAMED, model=kind + suffix, seed=seed):
-                continue
-            torch.manual_seed(seed)
-            model = untrained(task, kind, place)
-            torch.manual_seed(seed)
-            train(model, x.__getitem__, y, *rates, task.epochs)
-            for change, images in changes.items():
-                with torch.inference_mode():
-                    right = [(model(part).argmax(dim=1) == truth).double().mean().item() for part in images]
-                row = [kind + suffix, seed, change, f"{statistics.mean(right):.4f}"]
-                sheet.add(FRAMED, ["model", "seed", "change", "accuracy"], row)
+        torch.manual_seed(seed)
+        model = untrained(task, kind, place)
+        torch.manual_seed(seed)
+        rates = (4e-3, 16.0) if name == MOVED else own_rates(task, kind, place)  # at 0.008 · 64 it learned nothing
+        train(model, batch, y, *rates, epochs)
+        for change, images in changes.items():
+            with torch.inference_mode():
+                right = [(model(part).argmax(dim=1) == truth).double().mean().item() for part in images]
+            row = [name, epochs, seed, change, f"{statistics.mean(right):.4f}"]
+            sheet.add(FRAMED, ["model", "epochs", "seed", "change", "accuracy"], row)
 
 
-def cnn(padding: Literal["zeros", "circular"]) -> nn.Module:
+def framed_table() -> str:
+    """The mean accuracies of the digits in the frame, in percent."""
+    rows = sheet.read(FRAMED)
+    changes = list(dict.fromkeys(row["change"] for row in rows))
+    lines = [f"| digits in a frame | {' | '.join(changes)} |", "|---" * (len(changes) + 1) + "|"]
+    for name, epochs in dict.fromkeys((row["model"], row["epochs"]) for row in rows):
+        cells = [sheet.read(FRAMED, model=name, epochs=epochs, change=change) for change in changes]
+        means = [statistics.mean(100 * float(row["accuracy"]) for row in cell) for cell in cells]
+        lines.append(f"| {name}, {epochs} epochs | {' | '.join(f'{mean:.0f}' for mean in means)} |")
+    return "\n".join(lines)
+
+
+def cnn() -> nn.Module:
     """Three convolutions with pooling, then the mean over all places."""
-
-    def conv(before: int, after: int) -> nn.Module:
-        return nn.Conv2d(before, after, 3, padding=1, padding_mode=padding)
-
-    parts: list[nn.Module] = [conv(1, 16), nn.ReLU(), nn.MaxPool2d(2), conv(16, 32), nn.ReLU(), nn.MaxPool2d(2)]
-    parts += [conv(32, 64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
-    return nn.Sequential(*parts)
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("digits", "longer", "photographs", "framed", "framed longer", "report"))
-    parser.add_argument("--folder", help="photographs: with train/ and test/")
+    parser.add_argument("what", choices=("digits", "longer", "framed", "report"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.what == "report":
-        print("\n\n".join(table(data) for data in ("digits", "photographs")))
-        return
-    if args.what == "longer":
-        return longer()
-    if args.what == "framed":
-        return framed()
-    if args.what == "framed longer":
-        return framed(56, ", 56 epochs")
-    task = digits() if args.what == "digits" else photographs(args.folder)
-    for kind, place in WAYS:
-        if kind not in task.kinds:
-            continue
-        rates = own_rates(task, kind, place)
-        for rate, factor in dict.fromkeys((COMMON, rates)):
-            needed(task, kind, place, rate, factor, "test")
-    print(table(task.name))
+    if args.what == "digits":
+        task = digits()
+        for kind, place in WAYS:
+            if kind == "CNN":
+                continue
+            for rate, factor in dict.fromkeys((COMMON, own_rates(task, kind, place))):
+                needed(task, kind, place, rate, factor, "test")
+    elif args.what == "longer":
+        longer()
+    elif args.what == "framed":
+        framed(56, 2)
+        framed(8, SEEDS)
+    print(table("digits"), framed_table(), sep="\n\n")
 
 
 if __name__ == "__main__":

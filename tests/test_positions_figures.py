@@ -1,24 +1,10 @@
-"""The figures of lesson 11: what is drawn is what was passed in."""
+"""A figure of lessons 09 and 11: what is drawn is what was passed in."""
 
 import numpy as np
 import torch
 from matplotlib.colors import to_rgba
 
 from vit_tutorial import plots
-
-
-def test_paired_runs_draws_both_settings_of_each_row() -> None:
-    runs = {"none": ([50.0, 52.0], [51.0, 53.0]), "1-D": ([80.0, 82.0, 84.0], [90.0, 92.0, 97.0])}
-    figure = plots.paired_runs(runs, ("one rate", "its own"), xlabel="accuracy (%)")
-    (ax,) = figure.axes
-    drawn = [tuple(map(float, line.get_xdata())) for line in ax.get_lines()]
-    assert drawn == [(50, 52), (80, 82, 84), (51, 53), (90, 92, 97)]
-    means = [float(bar.get_segments()[0][0, 0]) for bar in ax.collections]
-    assert means == [51, 82, 52, 93]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["none", "1-D"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one rate", "its own"]
-    first, _, second, _ = (line.get_ydata()[0] for line in ax.get_lines())
-    assert first < 0 < second  # above and below the row's middle
 
 
 def test_answers_to_draws_the_picture_and_a_bar_for_each_model() -> None:

@@ -34,7 +34,7 @@ _FROZEN = "1 · Frozen features"
 _NEIGHBOURS = "k nearest neighbours"
 _HEAD = "2 · The new head starts at zero"
 _TUNING = "3 · The rate decides"
-_RESOLUTION = "5 · Higher resolution"
+_RESOLUTION = "Higher resolution."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

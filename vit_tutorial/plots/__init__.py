@@ -27,7 +27,7 @@ from vit_tutorial.plots.interactive import show_attention, show_clicks, show_mat
 from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, right_answers, shares
 from vit_tutorial.plots.mlp import unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
-from vit_tutorial.plots.positions import answers_to, paired_runs
+from vit_tutorial.plots.positions import answers_to
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
@@ -59,7 +59,6 @@ __all__ = [
     "modern_blocks",
     "mosaic",
     "overlays",
-    "paired_runs",
     "patch_cost",
     "patch_grid",
     "pictures",
