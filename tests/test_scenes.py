@@ -107,21 +107,3 @@ def test_coloured_scenes_are_those_of_draw_with_the_colour_under_the_mask():
         assert abs(np.median(image[:, masks[place]], axis=1) - paint).max() <= 19  # 15 of the paint, 4 of the grain
     assert (np.bincount(colours) > 0.15 * len(colours)).all()
     assert len(np.bincount(colours)) == len(scenes.COLOURS)
-
-
-def test_pairs_have_two_figures_and_two_colours_the_left_one_first():
-    images, figures, colours = scenes.pairs((3, 0), 300)
-    assert images.shape == (300, 3, 64, 64)
-    assert (figures[:, 0] != figures[:, 1]).all()
-    assert (colours[:, 0] != colours[:, 1]).all()
-    paints = scenes.PAINTS[list(scenes.COLOURS.values())]
-    for image, (left, right) in zip(images, colours, strict=True):
-        halves = image[:, :, :32], image[:, :, 32:]
-        for half, own, other in ((halves[0], left, right), (halves[1], right, left)):
-            near = [(abs(half - paints[c][:, None, None]).max(axis=0) <= 19).sum() for c in (own, other)]
-            assert near[0] > 60 > near[1]
-    for which in (figures, colours):
-        assert np.bincount(which.ravel()).min() > 0.7 * which.size / (which.max() + 1)
-    again = scenes.pairs((3, 0), 300)
-    assert np.array_equal(images, again[0])
-    assert not np.array_equal(images, scenes.pairs((4, 0), 300)[0])

@@ -74,38 +74,6 @@ def coloured(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.
     return images[kept], figures[kept], np.searchsorted(list(COLOURS.values()), paint[kept])
 
 
-def pairs(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scenes of two targets, one in the left half and one in the right, of different figures and colours.
-
-    Args:
-        seed: two whole numbers from 0, as for :func:`draw`.
-        n: number of scenes.
-
-    Returns:
-        images (n, 3, 64, 64) uint8; figures (n, 2) int64 and colours (n, 2) int64, the left target's first; indices
-        into :data:`TARGETS` and :data:`COLOURS`.
-    """
-    random = np.random.RandomState(seed)
-    rng = _drawn_by(random)
-
-    def two_of(many: int) -> np.ndarray:
-        """Two different numbers below ``many`` for each scene, (n, 2)."""
-        first = rng(0, many, n)
-        return np.stack([first, (first + rng(1, many, n)) % many], axis=1)
-
-    tint, knots = _ground(rng, n)
-    figures, colours = two_of(len(TARGETS)), two_of(len(COLOURS))
-    paint = PAINTS[list(COLOURS.values())][colours] + rng(-15, 16, (n, 2, 3))  # (n, 2, 3)
-    turn, radius = rng(-3, 4, (n, 2)), rng(10, 14, (n, 2))
-    row = radius + rng(0, 64 - 2 * radius, (n, 2))
-    column = radius + rng(0, 32 - 2 * radius, (n, 2)) + np.array([0, 32])
-    corner = np.stack([row, column], axis=2) - STAMP // 2  # (n, 2, 2)
-    grain = random.randint(-4, 5, (n, 3, 64, 64), dtype=np.int8)
-    paint = paint.clip(4, 251).astype(np.int16)
-    images, _ = _scenes(tint, knots, figures, radius, turn, paint, corner, np.ones((n, 2), bool), grain)
-    return images, figures, colours
-
-
 def _drawn_by(random: np.random.RandomState) -> Draw:
     return lambda low, high, shape: np.asarray(random.randint(low, high, shape, np.int64))  # int64 on every system
 
