@@ -1,17 +1,16 @@
 """Lesson 11's tables: ways to give a ViT positions, trained for a short and a longer time; then pictures are moved.
 
-    python benchmarks/positions.py digits    five ways, at one rate for all and at rates of their own
-    python benchmarks/positions.py longer    three of them for seven times the epochs
+    python benchmarks/positions.py digits    three ways, at one rate for all and at rates of their own
+    python benchmarks/positions.py longer    the same for seven times the epochs
     python benchmarks/positions.py framed    digits in a frame, moved and shuffled: models of 8 and of 56 epochs
     python benchmarks/positions.py report    the tables in Markdown
 
 AdamW moves a number by about its rate in each step, and a table of positions starts near zero. So the table may need
 another rate than the matrices beside it, or more steps. For each way the rate of the whole model is chosen first, then
-a factor: of the table's rate on it, or, for sines and cosines, which don't learn, of their size. Both are chosen on
-images held out from the training split, in short runs with seeds that aren't used afterwards. A grid grows until its
-best value is not at its edge. Then each way is trained with new seeds and tested once. A row a run goes to
-benchmarks/positions.csv as soon as it is done; rows that are there are not run again. ``framed`` writes
-benchmarks/positions_framed.csv. One thread.
+a factor of the table's rate on it. Both are chosen on images held out from the training split, in short runs with
+seeds that aren't used afterwards. A grid grows until its best value is not at its edge. Then each way is trained with
+new seeds and tested once. A row a run goes to benchmarks/positions.csv as soon as it is done; rows that are there are
+not run again. ``framed`` writes benchmarks/positions_framed.csv. One thread.
 """
 
 from __future__ import annotations
@@ -42,13 +41,11 @@ CNN = Literal["CNN"]
 WAYS: list[tuple[Kind | CNN, Place]] = [
     ("none", "once"),
     ("1d", "once"),
-    ("2d", "once"),
-    ("sincos", "once"),
     ("relative", "every layer"),
     ("CNN", "once"),
 ]
 RATES = [2e-3, 4e-3, 8e-3]  # of the whole model; the grid is doubled or halved at its edges
-FACTORS = [1.0, 4.0, 16.0, 64.0]  # of the table's rate on it, or of the sines' size; the grid goes on by fours
+FACTORS = [1.0, 4.0, 16.0, 64.0]  # of the table's rate on it; the grid goes on by fours
 COMMON = (4e-3, 1.0)
 BATCH, SEEDS, LONG_SEEDS = 64, 5, 3
 MOVED = "1d, moved in training"
@@ -110,8 +107,6 @@ def run(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, 
 
     torch.manual_seed(seed)
     model = untrained(task, kind, place)
-    if kind == "sincos":
-        model.get_submodule("embed.grid_position").get_buffer("fixed").mul_(factor)
     train(model, lambda rows: normalised(task.augment(x[rows].float() / 255)), y, rate, factor, task.epochs)
     right = measure(model.eval(), normalised, task.images[split], task.labels[split])
     parameters = sum(p.numel() for p in model.parameters())
@@ -189,7 +184,7 @@ def own_rates(task: Task, kind: Kind | CNN, place: Place) -> tuple[float, float]
         return needed(task, kind, place, rate, factor, "validation")
 
     rate = sheet.search(RATES, by_rate, lambda best, side: best * 2.0**side)
-    if kind not in ("1d", "2d", "sincos", "relative"):
+    if kind not in ("1d", "relative"):
         return rate, 1.0
     return rate, sheet.search(FACTORS, by_factor, lambda best, side: best * 4.0**side)
 
