@@ -60,6 +60,17 @@ class WithoutShortcut(nn.Module):
         return seen if "mlp" in self.parts else z + seen
 
 
+class WithoutUnits(nn.Module):
+    """The second layer of an MLP, with some hidden units at zero."""
+
+    def __init__(self, layer: nn.Module, units: Tensor) -> None:
+        super().__init__()
+        self.layer, self.units = layer, units
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.index_fill(-1, self.units, 0.0))
+
+
 class Others(nn.Module):
     """What a part gives for another image."""
 
@@ -103,6 +114,10 @@ def patch_mistakes(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Na
     def pixel_by_pixel(x: Tensor) -> Tensor:
         return vt.patchify(x, 4).unflatten(2, (3, 16)).mT.flatten(2)
 
+    def each_mirrored(axis: int) -> Answer:
+        """Each patch (C, P, P) mirrored along an axis, in its own place."""
+        return embedded(lambda x: vt.patchify(x, 4).unflatten(2, (3, 4, 4)).flip(axis).flatten(2))
+
     def column_by_column(x: Tensor) -> Tensor:
         return vt.patchify(x, 4).unflatten(1, (8, 8)).transpose(1, 2).flatten(1, 2)
 
@@ -114,6 +129,8 @@ def patch_mistakes(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Na
     yield "image.reshape", 0, embedded(lambda x: x.reshape(len(x), 64, 48))
     yield "maps.flatten(2).reshape", 0, unmoved
     yield "pixel by pixel within a patch", 0, embedded(pixel_by_pixel)
+    yield "each patch mirrored", 0, each_mirrored(4)
+    yield "each patch upside down", 0, each_mirrored(3)
     yield "patches column by column", 0, embedded(column_by_column)
     yield "blue first", 0, lambda pixels: model(vt.data.normalise(pixels.flip(1), prepare))
     yield "last patch first", 0, embedded(lambda x: vt.patchify(x, 4).flip(1))
@@ -257,7 +274,7 @@ def mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Name
 
 
 def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
-    """Lesson 04: hidden units of the last block at zero. Class-like: eight of their ten pictures show one class."""
+    """Lesson 04: hidden units at zero. Class-like: eight of their ten pictures show one class."""
     pictures, classes = vt.data.cifar10_pictures().batch()
     last = model.blocks[-1]
 
@@ -274,6 +291,10 @@ def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Name
 
         return answer
 
+    def changed(parts: dict[str, nn.Module]) -> Answer:
+        other = replaced(model, parts)
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
     with torch.inference_mode():
         ten = hidden(pictures)[1].topk(10, dim=0).indices  # (10, M)
     alike = nn.functional.one_hot(classes[ten], 10).sum(dim=0).amax(dim=1) >= 8  # (M,)
@@ -283,6 +304,12 @@ def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Name
     for draw in range(3):
         order = torch.randperm(len(others), generator=torch.Generator().manual_seed(draw))
         yield f"{len(class_like)} others", draw, without(others[order[: len(class_like)]])
+    for draw in range(3):
+        order = torch.randperm(len(alike), generator=torch.Generator().manual_seed(draw))
+        for block in range(len(model.blocks)):
+            name = f"blocks.{block}.mlp.fc2"
+            third = WithoutUnits(model.get_submodule(name), order[: len(alike) // 3])
+            yield f"a random third of block {block + 1}'s units", draw, changed({name: third})
 
 
 def activations(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:

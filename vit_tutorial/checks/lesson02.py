@@ -26,7 +26,7 @@ from vit_tutorial.checks.engine import (
 
 _IN_FRONT = "In front, not at the end"
 _BEFORE = "Positions added before the class token is in front."
-_SINES = "Positions that nobody learns: sines and cosines"
+_SINES = "Positions that aren't learned: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
 _EXCHANGED = "Height and width exchanged."
 _CUT = "A smaller image, and `position[:, :T]`."
