@@ -473,6 +473,27 @@ def test_the_teacher_s_links_lead_to_the_stops_that_they_quote(show):
         assert text(page, ".sentence").startswith(words)
 
 
+# The words of all buttons, labels and parts.
+CONTROLS = """[...document.querySelector("[data-vit-live]").shadowRoot.querySelectorAll("button, label")].flatMap(
+  (one) => [...one.childNodes, ...one.querySelectorAll("span")].map((node) => node.textContent.trim()))"""
+
+
+@browser_only
+def test_exercises_and_teachers_pages_name_what_is_on_the_page(show):
+    """In italics; and blocks and heads are counted from 1, as on the page."""
+    notebooks = [json.loads(path.read_text("utf-8")) for path in sorted((ROOT / "notebooks/solutions").glob("*.ipynb"))]
+    cells = ["".join(cell["source"]) for notebook in notebooks for cell in notebook["cells"]]
+    asked = [cell for cell in cells if "or make it with `vit-tutorial live`" in cell]
+    lesson = (ROOT / "TEACHING.md").read_text("utf-8").split("## A first class with the live page")[1].split("\n## ")[0]
+    controls = show(live.shipped("digits", states=True)).evaluate(CONTROLS)
+    for words in (*asked, lesson):
+        names = re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", re.sub(r"^\*Difficulty.*$", "", words, flags=re.MULTILINE))
+        assert names, words
+        assert set(names) <= set(controls)
+    keys = [path.read_text("utf-8") for path in sorted((ROOT / "teaching").glob("*.md"))]
+    assert not re.search(r"(block|head)s? 0", "".join([*asked, *keys]))
+
+
 @browser_only
 def test_a_click_on_the_map_leaves_the_task(show, digits):
     page = show(digits[0])
