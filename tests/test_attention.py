@@ -136,3 +136,11 @@ def test_initialisation_is_xavier_uniform_for_each_square_matrix():
 def test_heads_that_do_not_divide_the_width_are_refused(refuses, heads):
     with refuses(ValueError, "width 12", f"{heads} heads", "[1, 2, 3, 4, 6, 12]"):
         MultiHeadSelfAttention(12, heads)
+
+
+@pytest.mark.parametrize("name", ["attention_dropout", "dropout"])
+def test_no_probability_is_refused_when_built(refuses, name):
+    with refuses(ValueError, f"{name} is a probability in [0, 1)", "got 1.5"):
+        MultiHeadSelfAttention(12, 2, **{name: 1.5})
+    with refuses(TypeError, f"{name} must be a number", "'a'"):
+        MultiHeadSelfAttention(12, 2, **{name: "a"})

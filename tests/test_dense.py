@@ -101,6 +101,14 @@ def test_iou_by_hand_and_classes_that_are_not_there():
         dense.confusion(predicted[:, :, ::2], targets, 3)
 
 
+@pytest.mark.parametrize("other", [2, 255, -1])
+def test_a_class_that_the_head_does_not_have(other):
+    mask, known = torch.tensor([[[0, other]]]), torch.tensor([[[0, 1]]])
+    for predicted, targets, name in [(mask, known, "predicted"), (known, mask, "targets")]:
+        with pytest.raises(ValueError, match=rf"{name} hold \[{other}\], outside the classes 0 to 1"):
+            dense.confusion(predicted, targets, 2)
+
+
 def test_principal_maps_agree_with_sklearn():
     features = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
     patches = features.movedim(1, -1).flatten(0, 2)

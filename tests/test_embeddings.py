@@ -136,6 +136,20 @@ def test_a_grid_that_does_not_match(refuses, shape, prefix, tokens):
         resize_position_embedding(torch.zeros(shape), (3, 4), (6, 8), prefix_tokens=prefix)
 
 
+@pytest.mark.parametrize(
+    ("grid", "error", "words"),
+    [((0, 3), ValueError, ["rows", "at least 1, got 0"]), ((3, 2.5), TypeError, ["columns", "an int, got 2.5"])],
+)
+def test_a_grid_is_two_whole_numbers_of_patches(refuses, grid, error, words):
+    position = positions((2, 2))
+    with refuses(error, "new_grid", *words):
+        resize_position_embedding(position, (2, 2), grid)
+    with refuses(error, "old_grid", *words):
+        resize_position_embedding(position, grid, (2, 2))
+    with refuses(error, "grid", *words):
+        sincos_position_embedding(grid, 8)
+
+
 # ------------------------------------------------------------------------------------------------------ Embeddings
 
 

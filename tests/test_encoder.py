@@ -101,3 +101,5 @@ def test_drop_path_is_the_identity_in_evaluation_and_at_zero():
 def test_drop_path_refuses_what_is_no_probability(p):
     with pytest.raises(ValueError, match=r"p is a probability in \[0, 1\)"):
         DropPath(p)
+    with pytest.raises(TypeError, match="p must be a number"):
+        DropPath(str(p))

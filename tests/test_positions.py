@@ -7,6 +7,7 @@ from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
 import vit_tutorial as vt
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import positions
+from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.variants.positions import GridPosition, PositionViT, RelativeBias, relative_position_index
 
 CONFIG = vt.ViTConfig(
@@ -125,6 +126,9 @@ def test_what_makes_no_sense_is_refused(refuses, arguments, words):
 
 
 def test_other_refusals(refuses):
+    for config in (PositionViT(CONFIG, "2d", "every layer").config, ModernConfig(registers=4)):
+        with refuses(TypeError, "plain ViTConfig", type(config).__name__, "kind and place"):
+            PositionViT(config)
     with refuses(ValueError, "15", "even"):
         GridPosition((2, 2), 15, "2d")
     with refuses(ValueError, "'relative'", "sincos"):

@@ -166,6 +166,14 @@ def test_the_models_weights_are_its_own_and_stay():
     assert model.embed.patches.proj.weight.grad.abs().sum() > 0  # it can be fine-tuned
 
 
+def test_blockwise_attention_refuses_what_dot_product_attention_refuses(refuses):
+    q, k, v = normal(1, 4, 8), normal(1, 5, 8), normal(1, 5, 3)
+    with refuses(ValueError, "(..., S, d)", "(1, 4, 8), (1, 5, 7) and (1, 5, 3)"):
+        tokens.blockwise_attention(q, k[..., :7], v, 2)
+    with refuses(ValueError, "(..., S, e)", "(1, 4, 8), (1, 5, 8) and (1, 4, 3)"):
+        tokens.blockwise_attention(q, k, v[:, :4], 2)
+
+
 def test_refusals(refuses):
     with refuses(ValueError, "r=-1", "keeps all tokens"):
         FewerTokens(small(), -1)

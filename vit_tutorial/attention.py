@@ -19,7 +19,7 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
     Raises:
         ValueError: q and k of different widths, or k and v of different lengths.
     """
-    _check_shapes(q, k, v)
+    check_shapes(q, k, v)
     # Dot products of d numbers grow with √d, and a softmax of large scores has almost no gradient: so divide by √d.
     # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
@@ -43,7 +43,8 @@ class MultiHeadSelfAttention(nn.Module):
         dropout: probability in [0, 1) on the output.
 
     Raises:
-        ValueError: D not divisible by h.
+        ValueError: D not divisible by h, or a probability outside [0, 1).
+        TypeError: a probability that isn't a number.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -56,6 +57,8 @@ class MultiHeadSelfAttention(nn.Module):
         if num_heads < 1 or dim % num_heads:
             good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
+        check_probability(attention_dropout, "attention_dropout")
+        check_probability(dropout, "dropout")
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         # One large product makes queries, keys and values together, which is faster than three small ones.
@@ -103,7 +106,21 @@ class MultiHeadSelfAttention(nn.Module):
         return dot_product_attention(q, k, v, self.score_bias(q))[1]
 
 
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise a ValueError unless each query has a product with each key, and each key a value."""
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         shapes = f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
         raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
+
+
+def check_probability(value: float, name: str) -> None:
+    """Raise a TypeError or ValueError unless 0 <= value < 1; ``name`` is what the error calls it."""
+    check_number(value, name)
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} is a probability in [0, 1), got {value}: 0.0 switches it off")
+
+
+def check_number(value: float, name: str) -> None:
+    """Raise a TypeError for anything but an int or a float; ``name`` is what the error calls it."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from vit_tutorial.patches import PatchEmbedding, Size, check_choice
+from vit_tutorial.patches import PatchEmbedding, Size, as_count, check_choice
 
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
@@ -19,6 +19,11 @@ RECIPES: dict[ResizeRecipe, dict[str, Any]] = {
     "google": {"mode": "bilinear", "align_corners": True},  # scipy.ndimage.zoom(order=1)
     "dino": {"mode": "bicubic"},  # by a scale of (new + 0.1) / old
 }
+
+
+def _as_grid(grid: Grid, name: str) -> Grid:
+    rows, columns = grid
+    return as_count(rows, f"the rows of {name}"), as_count(columns, f"the columns of {name}")
 
 
 def check_sincos_dim(dim: int) -> None:
@@ -40,12 +45,14 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
         (1, rows*columns, D), float32, row by row.
 
     Raises:
-        ValueError: another ``dim``.
+        ValueError: another ``dim``, or a grid without patches.
+        TypeError: rows or columns that aren't whole numbers.
     """
     check_sincos_dim(dim)
+    rows, columns = _as_grid(grid, "grid")
     # Fast waves tell neighbours apart, slow waves the two ends of the image: the last and first digits of a number.
     frequency = 10_000.0 ** (-torch.arange(dim // 4) / (dim // 4 - 1))  # (D/4,)
-    y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
+    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")  # (rows, columns)
     x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
     return torch.cat([x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()], dim=1)[None]  # (1, N, D)
 
@@ -66,9 +73,11 @@ def resize_position_embedding(
         (1, prefix_tokens + new rows*columns, D), dtype unchanged; computed in float32 at least.
 
     Raises:
-        ValueError: unknown recipe, or ``position`` does not hold the old grid.
+        ValueError: unknown recipe, a grid without patches, or a ``position`` that does not hold the old grid.
+        TypeError: rows or columns that aren't whole numbers.
     """
     check_choice(recipe, "recipe", ResizeRecipe)
+    old_grid, new_grid = _as_grid(old_grid, "old_grid"), _as_grid(new_grid, "new_grid")
     tokens = prefix_tokens + old_grid[0] * old_grid[1]
     if position.ndim != 3 or position.shape[:2] != (1, tokens):
         raise ValueError(
@@ -79,8 +88,8 @@ def resize_position_embedding(
     prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
     maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
-    target: dict[str, Any] = {"size": tuple(new_grid)}
-    if recipe == "dino" and tuple(new_grid) != tuple(old_grid):  # the same grid stays as it is
+    target: dict[str, Any] = {"size": new_grid}
+    if recipe == "dino" and new_grid != old_grid:  # the same grid stays as it is
         target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
     maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
     return torch.cat([prefix, maps.flatten(2).transpose(1, 2).to(grid.dtype)], dim=1)
@@ -116,12 +125,13 @@ class Embeddings(nn.Module):
         check_choice(position, "position", Position)
         self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
-        prefix_tokens, (rows, columns) = int(class_token), self.patches.grid
+        rows, columns = self.patches.grid
+        num_tokens = int(class_token) + rows * columns  # T
         self.position: Tensor | None
         if position == "learned":
-            self.position = nn.Parameter(torch.empty(1, prefix_tokens + rows * columns, dim))  # (1, T, D)
+            self.position = nn.Parameter(torch.empty(1, num_tokens, dim))
         elif position == "sincos":
-            self.register_buffer("position", torch.empty(1, prefix_tokens + rows * columns, dim))  # saved, not trained
+            self.register_buffer("position", torch.empty(1, num_tokens, dim))  # saved, not trained
         else:
             self.register_parameter("position", None)
         self.dropout = nn.Dropout(dropout)

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from vit_tutorial.attention import MultiHeadSelfAttention
+from vit_tutorial.attention import MultiHeadSelfAttention, check_probability
 from vit_tutorial.mlp import MLP, Gelu
 
 
@@ -13,20 +13,20 @@ class DropPath(nn.Module):
 
     Raises:
         ValueError: a probability outside [0, 1).
+        TypeError: one that isn't a number.
     """
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"p is a probability in [0, 1), got {p}: 0.0 switches it off")
+        check_probability(p, "p")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:
             return x
         # One coin toss for each sample, not for each number: a dropped sample skips the branch entirely.
-        keep = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
-        return x * keep / (1 - self.p)  # (B, ...)
+        mask = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1), 0 drops
+        return x * mask / (1 - self.p)  # (B, ...)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -45,6 +45,9 @@ class EncoderBlock(nn.Module):
         norm_eps: epsilon of both layer norms: 1e-6 in the paper's code, 1e-5 in torch, 1e-12 in Hugging Face.
         gelu: "exact" or "tanh".
         qkv_bias: whether q, k and v have biases.
+
+    Raises:
+        ValueError, TypeError: what :class:`DropPath`, :class:`MultiHeadSelfAttention` or :class:`MLP` refuses.
     """
 
     def __init__(

@@ -16,11 +16,15 @@ class MLP(nn.Module):
         dropout: probability in [0, 1), after the GELU and after the second layer (the paper's code).
         gelu: "exact" (erf) or "tanh" (its approximation, which JAX uses by default).
 
+    Raises:
+        ValueError: another ``gelu``, or what torch's layers refuse.
+
     Weights start Xavier uniform, biases normal with standard deviation 1e-6 (the paper's code).
     """
 
     def __init__(self, dim: int, hidden_dim: int, *, dropout: float = 0.0, gelu: Gelu = "exact") -> None:
         super().__init__()
+        # check_choice of patches.py, written out: this file stands alone.
         if gelu not in get_args(Gelu):
             raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(get_args(Gelu))}")
         self.fc1 = nn.Linear(dim, hidden_dim)

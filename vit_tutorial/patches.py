@@ -122,11 +122,12 @@ class PatchEmbedding(nn.Module):
 
     def __init__(self, image_size: Size = 224, patch_size: Size = 16, in_channels: int = 3, dim: int = 768) -> None:
         super().__init__()
-        self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
-        self.in_channels, dim = as_count(in_channels, "in_channels"), as_count(dim, "dim")
-        self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
+        self.image_size = as_pair(image_size, "image_size")
+        self.patch_size = as_pair(patch_size, "patch_size")
+        self.in_channels = as_count(in_channels, "in_channels")
+        self.grid = grid_shape(self.image_size, self.patch_size)  # (rows, columns)
         # A kernel whose stride is its size sees each patch once: its D filters, flattened, are the columns of E.
-        self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
+        self.proj = nn.Conv2d(self.in_channels, as_count(dim, "dim"), self.patch_size, stride=self.patch_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

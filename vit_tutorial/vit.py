@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any, Literal, Self, cast
 
 from torch import Tensor, nn
 
+from vit_tutorial.attention import check_number, check_probability
 from vit_tutorial.embeddings import Embeddings, Position, check_sincos_dim
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.mlp import Gelu
@@ -62,8 +64,11 @@ class ViTConfig:
             object.__setattr__(self, name, count)
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
-        for name in ("dropout", "attention_dropout", "drop_path", "norm_eps"):
-            _check_number(name, getattr(self, name))
+        for name in ("dropout", "attention_dropout", "drop_path"):
+            check_probability(getattr(self, name), name)
+        check_number(self.norm_eps, "norm_eps")
+        if not 0.0 < self.norm_eps < math.inf:
+            raise ValueError(f"norm_eps must be positive and finite, got {self.norm_eps}: the paper's code has 1e-6")
         check_choice(self.gelu, "gelu", Gelu)
         check_choice(self.position, "position", Position)
         check_choice(self.pool, "pool", Pool)
@@ -104,28 +109,19 @@ def check_switches(config: ViTConfig) -> None:
             raise TypeError(f"{field.name} must be True or False, got {value!r}")
 
 
-def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if name == "norm_eps" and not 0.0 < value < math.inf:
-        raise ValueError(f"norm_eps must be positive and finite, got {value}: the paper's code has 1e-6")
-    if name != "norm_eps" and not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} is a probability in [0, 1), got {value}: 0.0 switches it off")
-
-
 class ViT(nn.Module):
-    """The Vision Transformer: images (B, C, H, W) -> logits (B, K); with ``num_classes`` 0, what a head would read.
+    """The Vision Transformer: images (B, C, H, W) -> logits (B, K); with ``num_classes=0``, the features (B, D).
 
     The head starts as zeros, so that every class is equally likely at first (the paper's code, and its section 3.2);
     the other layers as their modules say. Images that don't fit raise what :class:`PatchEmbedding` raises.
 
     Args:
         config: the sizes.
-        embed: images (B, C, H, W) -> tokens (B, T, D), in place of :class:`Embeddings`.
-        blocks: (B, T, D) -> (B, T, D) each, in place of L times :class:`EncoderBlock`.
+        embed: images (B, C, H, W) -> tokens (B, T, D), used instead of :class:`Embeddings`.
+        blocks: (B, T, D) -> (B, T, D) each, used instead of L times :class:`EncoderBlock`.
 
     Raises:
-        TypeError: another config than ViTConfig, without the parts that it describes.
+        TypeError: not a ViTConfig, or a variant's without the parts that it describes.
 
     The tokens (B, T, D) after block 9 are a loop away, in this model and in every variant::
 
@@ -139,7 +135,10 @@ class ViT(nn.Module):
     ) -> None:
         super().__init__()
         if type(config) is not ViTConfig and embed is None and blocks is None:
-            raise TypeError(f"ViT doesn't build what a {type(config).__name__} adds: use the model of its own module")
+            raise TypeError(
+                f"ViT builds a plain ViTConfig, got a {type(config).__name__}: vt.ViTConfig(**fields), or for a "
+                "variant's config the model of its own module"
+            )
         self.config = config
         self.embed: nn.Module = _embeddings(config) if embed is None else embed
         self.blocks = nn.Sequential(*(encoder_blocks(config) if blocks is None else blocks))
@@ -192,15 +191,17 @@ class ViT(nn.Module):
         """
         depth = len(self.blocks)
         requested = list(range(depth) if layers is None else layers)
-        if bad := [layer for layer in requested if not -depth <= layer < depth]:
-            raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
+        for layer in requested:
+            if not isinstance(layer, Integral) or not -depth <= layer < depth:
+                raise ValueError(f"there is no layer {layer!r}: the model has layers 0 to {depth - 1}")
         indices = {layer % depth for layer in requested}
+        last = max(indices, default=-1)
         weights: dict[int, Tensor] = {}
         z = self.embed(images)  # (B, T, D)
-        for index, block in enumerate(self.blocks):
+        for index, block in enumerate(self.blocks[: last + 1]):
             if index in indices:
                 weights[index] = cast(EncoderBlock, block).attention_weights(z)  # (B, h, T, T)
-            if len(weights) < len(indices):
+            if index < last:  # nothing reads what the last one returns
                 z = block(z)  # (B, T, D)
         return {layer: weights[layer % depth] for layer in requested}
 
@@ -276,4 +277,7 @@ def count_macs(config: ViTConfig) -> int:
 def check_plain(config: ViTConfig) -> None:
     """Raise a TypeError for the config of a variant, whose parts the formulas don't know."""
     if type(config) is not ViTConfig:
-        raise TypeError(f"the formula is that of a plain ViTConfig, got a {type(config).__name__}: count its tensors")
+        raise TypeError(
+            f"the formula is that of a plain ViTConfig, got a {type(config).__name__}: "
+            "vt.modern.count_parameters and vt.modern.count_macs count what a variant builds"
+        )

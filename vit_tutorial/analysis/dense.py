@@ -128,8 +128,8 @@ def fit_head(
     generator = torch.Generator().manual_seed(seed)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
-        rows = torch.randint(len(features), (32,), generator=generator)
-        loss = -(shares[rows] * head(features[rows]).log_softmax(dim=1)).sum(dim=1).mean()
+        batch = torch.randint(len(features), (32,), generator=generator)
+        loss = -(shares[batch] * head(features[batch]).log_softmax(dim=1)).sum(dim=1).mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -148,13 +148,17 @@ def confusion(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     """How many pixels of each class (row) were predicted as each class (column): twice (B, H, W) -> (K, K) int64.
 
     Raises:
-        ValueError: masks of different sizes: a prediction is scored at the size of the picture.
+        ValueError: masks of different sizes, since a prediction is scored at the size of the picture; or a class
+            outside 0 to K - 1.
     """
     if predicted.shape != targets.shape:
         raise ValueError(
             f"predicted {tuple(predicted.shape)} and targets {tuple(targets.shape)} differ: upsample the logits to the "
             "picture's size before argmax"
         )
+    for name, mask in {"predicted": predicted, "targets": targets}.items():
+        if other := sorted(set(mask[(mask < 0) | (mask >= num_classes)].tolist())):
+            raise ValueError(f"{name} hold {other}, outside the classes 0 to {num_classes - 1}: leave such pixels out")
     pairs = targets * num_classes + predicted  # one number for each pair of classes
     return torch.bincount(pairs.flatten(), minlength=num_classes**2).view(num_classes, num_classes)
 

@@ -7,7 +7,7 @@ for the column (2-D); fixed sines and cosines; a number for each relative offset
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
@@ -217,7 +217,7 @@ class PositionViT(ViT):
     """A ViT with one of five kinds of positions, in one of three places.
 
     Args:
-        config: everything else; its ``position`` is not used. Its dropout acts before positions are added.
+        config: a plain one; its ``position`` is not used. Its dropout acts before positions are added.
         kind: "none", "1d", "2d", "sincos" or "relative".
         place: "once" adds positions before the first block, "every layer" before each block its own, "every layer,
             shared" before each block the same. Relative biases are part of attention, so they are in every layer: one
@@ -225,13 +225,18 @@ class PositionViT(ViT):
 
     Raises:
         ValueError: what :class:`PositionConfig` refuses.
+        TypeError: the config of a variant, whose parts would be left out.
     """
 
     config: PositionConfig
 
     def __init__(self, config: ViTConfig, kind: Kind = "1d", place: Place = "once") -> None:
-        settings = {f.name: getattr(config, f.name) for f in fields(ViTConfig)} | {"position": "none"}
-        config = PositionConfig(**settings, kind=kind, place=place)
+        if type(config) is not ViTConfig:
+            raise TypeError(
+                f"PositionViT extends a plain ViTConfig, got a {type(config).__name__}: give that, and kind and place "
+                "as arguments"
+            )
+        config = PositionConfig(**vars(config) | {"position": "none", "kind": kind, "place": place})
         sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
         embed = PositionEmbeddings(
             *sizes, position="none", dropout=config.dropout, class_token=config.prefix_tokens == 1

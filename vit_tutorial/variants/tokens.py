@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.attention import dot_product_attention
+from vit_tutorial.attention import check_shapes, dot_product_attention
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig, check_plain
@@ -36,8 +36,9 @@ def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
         (..., T, e), as :func:`vit_tutorial.dot_product_attention` gives it.
 
     Raises:
-        ValueError: a block without a key.
+        ValueError: a block without a key, or shapes that :func:`dot_product_attention` refuses, too.
     """
+    check_shapes(q, k, v)
     if block < 1:
         raise ValueError(f"block={block}: each block needs a key or more")
     largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1), the largest score so far
