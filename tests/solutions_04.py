@@ -137,9 +137,9 @@ WRONG = {
         Wrong("math's tanh", lambda x: math.tanh(x), "raised"),
     ],
     "mlp": [
-        Wrong("no dropout for few axes", NoDropoutForFewAxes, "in training,"),
+        Wrong("no dropout for few axes", NoDropoutForFewAxes, "(in training)"),
         Wrong("detached", Detached, "gradient of"),
-        Wrong("a seed", Seeded, "the result of another call, in training, is the same"),
+        Wrong("a seed", Seeded, "the result of another call (in training) is the same"),
     ],
     "mlp_in_pieces": [
         Wrong("all at once", pieces_whole, "room for all M"),

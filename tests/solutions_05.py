@@ -202,15 +202,15 @@ WRONG = {
         Wrong("the mean of squares minus the squared mean", norm_by_moments, "numbers about 100"),
     ],
     "drop_path": [
-        Wrong("never the first token", NoFirstToken, "what the first number can be, in training, is 1.541"),
-        Wrong("training and evaluation exchanged", InEvaluationOnly, "in eval mode, is 0, 1.926. It should be 1.541"),
-        Wrong("a generator begun anew", SameDraws, "the result of another call, in training, is the same"),
-        Wrong("cut in training", CutInTraining, "the path of the gradient, in training, is cut"),
+        Wrong("never the first token", NoFirstToken, "what the first number can be (in training) is 1.541"),
+        Wrong("training and evaluation exchanged", InEvaluationOnly, "(in eval mode) is 0, 1.926. It should be 1.541"),
+        Wrong("a generator begun anew", SameDraws, "the result of another call (in training) is the same"),
+        Wrong("cut in training", CutInTraining, "the path of the gradient (in training) is cut"),
     ],
     "encoder_block": [
         Wrong("detached", Detached, "gradient of"),
         Wrong("the package's own", lambda *sizes: vt.EncoderBlock(*sizes), "the package's own EncoderBlock"),
-        Wrong("no dropout in attention", NoDropoutInAttention, "in training, is 1. It should be many."),
+        Wrong("no dropout in attention", NoDropoutInAttention, "(in training) is 1. It should be many."),
     ],
     "encoder": [
         Wrong("no rates", NoRates, "drop path[1] is 0, expected 0.0667", never="list of 5"),

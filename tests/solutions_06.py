@@ -219,7 +219,7 @@ RIGHT = {
 WRONG = {
     "vit_numbers": [
         Wrong("the class token alone", lambda: NUMBERS | {"the rest of Eq. 1": 16}, "The class token is one vector"),
-        Wrong("a rounding too many", lambda: NUMBERS | {"first loss": 2.31}, "should be something else"),
+        Wrong("a rounding too many", lambda: NUMBERS | {"first loss": 2.31}, "which is not right"),
     ],
     "vit": [
         Wrong(

@@ -120,7 +120,7 @@ def bias_of_the_package(table, grid):
 
 WRONG = {
     "position_numbers": [
-        Wrong("once passed: rounded weights", answers(weights=[0.745, 0.255]), "should be something else"),
+        Wrong("once passed: rounded weights", answers(weights=[0.745, 0.255]), "which is not right"),
         Wrong("along a list", answers(offsets=11), "Down, a patch can lie"),
     ],
     "two_d_positions": [

@@ -22,6 +22,7 @@ from vit_tutorial.checks.engine import (
     Case,
     Observation,
     Question,
+    Slip,
     compare,
     pencil,
     progress,
@@ -356,7 +357,7 @@ class Remembers(Odd):
         (OtherSize, "proj.weight has shape (6, 4), expected (5, 1, 2, 2)"),
         (NoBias, "the class has no parameter of its own for proj.bias; agreed are proj.weight (5, 1, 2, 2), proj.bias"),
         (NoClass, "NoClass(...) gives a str, expected an nn.Module"),
-        (WithDropout, "the result in training mode, compared with evaluation mode, is another one"),
+        (WithDropout, "the result in training mode (compared with evaluation mode) is another one"),
         (Cut, "the numbers are right, but gradient of proj.weight is missing"),
         (Remembers, "the result of a second call with other inputs"),
     ],
@@ -420,7 +421,7 @@ def test_between_single_numbers_no_factor_is_told():
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-EXCHANGED, HAND = "a side exchanged. Height comes first.", "1 · By hand"
+EXCHANGED, HAND = Slip("a side exchanged", "Height comes first."), "1 · By hand"
 SIDES = pencil(
     "sides",
     lesson="99",
@@ -429,7 +430,7 @@ SIDES = pencil(
         "rows": Question(4, "Count them.", HAND, {3: EXCHANGED}),
         "columns": Question(3, "Count those, too.", HAND, {4: EXCHANGED}),
         "share": Question(0.123456, "Divide."),
-        "both": Question([4, 3], "Take the two.", HAND, {(3, 4): "a list backwards. Rows come first."}),
+        "both": Question([4, 3], "Take the two.", HAND, {(3, 4): Slip("a list backwards", "Rows come first.")}),
     },
 )
 
@@ -442,7 +443,7 @@ SIDES = pencil(
         ({"rows": 3, "columns": 4}, "It looks like a side exchanged. Height comes first. Reread in lesson 99"),
         ({"both": [3, 4]}, "It looks like a list backwards. Rows come first."),
         ({"both": [3, 3]}, "Take the two."),
-        ({"columns": 3.0001}, "columns is 3.0001, and should be something else Count those, too."),
+        ({"columns": 3.0001}, "columns is 3.0001, which is not right Count those, too."),
         ({"columns": ...}, "there is no answer for 'columns' yet"),
     ],
 )

@@ -14,6 +14,7 @@ from vit_tutorial.checks.engine import (
     Exercise,
     Mistake,
     Question,
+    Slip,
     layer,
     normal,
     pencil,
@@ -27,7 +28,7 @@ _RESHAPE = "A reshape in place of a permute"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-_DOWN = "counting down the columns. Patches are numbered like words on a page: first across, then down."
+_DOWN = Slip("counting down the columns", "Patches are numbered like words on a page: first across, then down.")
 
 PATCH_NUMBERS = pencil(
     "patch_numbers",
@@ -49,13 +50,13 @@ PATCH_NUMBERS = pencil(
             "First the patch, then the place within it, both counted from 0. Draw the lines between the "
             "patches, and count like words on a page.",
             _HAND,
-            {(1, 3): "patch and place exchanged. Both numbers are right, but the patch comes first."},
+            {(1, 3): Slip("patch and place exchanged", "Both numbers are right, but the patch comes first.")},
         ),
         "photo patches": Question(
             140,
             "Divide 224 and 160 by 16, and multiply.",
             _PHOTO,
-            {141: "a class token that is not there yet. It joins the 140 patches in lesson 02."},
+            {141: Slip("the class token counted already", "It joins the 140 patches only in lesson 02.")},
         ),
         "photo length": Question(768, "How many pixels are in a patch, and how many numbers in a pixel?"),
     },

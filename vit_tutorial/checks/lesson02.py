@@ -17,6 +17,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     Work,
     layer,
     normal,
@@ -35,10 +36,10 @@ _NEW = "a new layer, as it starts"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-_AT_THE_END = "a class token at the end. The class token is token 0, and row 0 of the table is its row."
-_TOO_EARLY = (
-    "positions added before the class token is in front. You gave rows 0 and 1 of the table to the patches. "
-    "Row 0 is the class token's."
+_AT_THE_END = Slip("a class token at the end", "The class token is token 0, and row 0 of the table is its row.")
+_TOO_EARLY = Slip(
+    "positions added before the class token is in front",
+    "You gave rows 0 and 1 of the table to the patches. Row 0 is the class token's.",
 )
 
 EMBEDDING_NUMBERS = pencil(
@@ -56,14 +57,14 @@ EMBEDDING_NUMBERS = pencil(
             141,
             "Count rows and columns of patches, multiply, and think of what comes before the patches.",
             _IN_FRONT,
-            {140: "the class token forgotten. The class token is one token more than the 140 patches."},
+            {140: Slip("the class token forgotten", "The class token is one token more than the 140 patches.")},
         ),
         "table": Question(108288, "One row for each token, and each row as wide as a token."),
         "token": Question(
             24,
             "Which number does the patch have among the patches, row by row from 0? And what comes before them?",
             _IN_FRONT,
-            {23: "patches counted from 0 among the tokens. The class token is token 0, so patch 0 is token 1."},
+            {23: Slip("patches counted from 0 among the tokens", "The class token is token 0, so patch 0 is token 1.")},
         ),
         "class gradient": Question(
             5,
@@ -114,7 +115,7 @@ EMBED_TOKENS = Exercise(
         ),
         Mistake(
             name="positions added to the patches alone",
-            says="The class token has a position, too, row 0 of the table: concatenate first, then add all of it.",
+            says="The class token has a position too, row 0 of the table: concatenate first, then add the whole table.",
             reread=_BEFORE,
             wrong=lambda x, cls_token, position: torch.cat(
                 [cls_token.expand(len(x), -1, -1), x + position[:, 1:]], dim=1
@@ -295,7 +296,7 @@ RESIZE_POSITIONS = Exercise(
         Mistake(
             name="a reshape in place of a transpose",
             says="The table is (1, N, D), and the channels must come first: transpose(1, 2), then reshape to (1, D, "
-            "rows, columns). On the way back, too, a reshape alone mixes channels and patches: flatten(2), then "
+            "rows, columns). On the way back a reshape alone mixes channels and patches again: flatten(2), then "
             "transpose(1, 2).",
             reread=_GRID,
             wrong=_patches_by(_reshaped),
@@ -376,7 +377,7 @@ STRETCH = Exercise(
         ),
         Mistake(
             name="steps of old / new",
-            says="From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
+            says="From corner to corner, new - 1 steps cover a distance of old - 1: each is (old - 1) / (new - 1).",
             reread=_LARGER,
             wrong=_by_hand(lambda old, new: torch.arange(new) * (old / new)),
         ),

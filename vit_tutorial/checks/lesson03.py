@@ -18,6 +18,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     Work,
     call,
     call_with_small_tensors,
@@ -49,9 +50,11 @@ ATTENTION_NUMBERS = pencil(
             "Divide the two scores by √d first; then e to the power of each, divided by the sum of both.",
             _SCALE,
             {
-                0.88079: "no scale. That is the softmax of the scores themselves. Divide by √d first, here √4.",
-                0.62245: "a division by d. That is what a division by d = 4 gives. It is the square root of d.",
-                0.26894: "the weights exchanged. Key 0 fits the query better, so value 0 has the larger weight.",
+                0.88079: Slip("no scale", "That is the softmax of the scores themselves. Divide by √d first, here √4."),
+                0.62245: Slip("a division by d", "You divided by d = 4. Divide by √d = 2."),
+                0.26894: Slip(
+                    "the weights exchanged", "Key 0 fits the query better, so value 0 has the larger weight."
+                ),
             },
         ),
         "output": Question(
@@ -59,16 +62,20 @@ ATTENTION_NUMBERS = pencil(
             "Each value times its weight, added up. Your two weights must sum to 1.",
             _SCALE,
             {
-                (3.52, 0.95): "no scale. That is the softmax of the scores themselves. Divide by √d first, here √4.",
-                (2.49, 3.02): "a division by d. That is what a division by d = 4 gives. It is the square root of d.",
-                (1.08, 5.85): "the weights exchanged. Key 0 fits the query better, so value 0 has the larger weight.",
+                (3.52, 0.95): Slip(
+                    "no scale", "That is the softmax of the scores themselves. Divide by √d first, here √4."
+                ),
+                (2.49, 3.02): Slip("a division by d", "You divided by d = 4. Divide by √d = 2."),
+                (1.08, 5.85): Slip(
+                    "the weights exchanged", "Key 0 fits the query better, so value 0 has the larger weight."
+                ),
             },
         ),
         "weights": Question(
             30000,
-            "For each head and each token there is one weight for each token. How many tokens has the image?",
+            "Each head has one weight for each pair of tokens. How many tokens does the image have?",
             "What it costs.",
-            {28812: "the class token forgotten. There are 7 · 7 = 49 patches, and 50 tokens."},
+            {28812: Slip("the class token forgotten", "There are 7 · 7 = 49 patches, and 50 tokens.")},
         ),
     },
 )
@@ -125,7 +132,7 @@ ATTENTION = Exercise(
         ),
         Mistake(
             name="a division by d",
-            says="Divide by its square root.",
+            says="Divide by √d, not by d.",
             reread=_SCALE,
             wrong=_attend(lambda q, k: q.shape[-1]),
         ),
@@ -137,14 +144,14 @@ ATTENTION = Exercise(
         ),
         Mistake(
             name="no softmax",
-            says="The scores are no weights yet: each query's weights are positive, and sum to 1.",
+            says="Scores are not weights yet: a query's weights are positive and sum to 1.",
             reread=_PENCIL,
             wrong=_attend(weigh=lambda scores: scores),
         ),
         Mistake(
             name="e to the power of scores as they are",
-            says="e to the power of some hundreds is infinite. Subtract the largest score of each query first, or take "
-            "softmax, which does.",
+            says="e to the power of a few hundred is infinite. Subtract the largest score of each query first, or "
+            "take softmax, which does.",
             reread=_OVERFLOW,
             wrong=_attend(weigh=_powers),
         ),
@@ -182,7 +189,7 @@ SPLIT_HEADS = Exercise(
         ),
         Mistake(
             name="tokens before heads",
-            says="The heads come before the tokens, so that each computes by itself: transpose(1, 2).",
+            says="The heads come before the tokens, so that each head computes on its own: transpose(1, 2).",
             reread=_HEADS,
             wrong=lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
         ),
@@ -344,7 +351,7 @@ ATTENTION_IN_CHUNKS = Exercise(
     mistakes=(
         Mistake(
             name="e to the power of scores as they are",
-            says="e to the power of some hundreds is infinite. Subtract the largest score so far of each query first.",
+            says="e to the power of a few hundred is infinite. Subtract the largest score so far of each query first.",
             reread=_OVERFLOW,
             wrong=lambda q, k, v, chunk: _attend(weigh=_powers)(q, k, v)[0],
         ),
@@ -364,7 +371,7 @@ ATTENTION_IN_CHUNKS = Exercise(
         ),
         Mistake(
             name="a last chunk lost",
-            says="S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
+            says="S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) keeps it.",
             reread="What it costs.",
             wrong=_chunks(parts=_full_chunks),
         ),

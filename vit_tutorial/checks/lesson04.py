@@ -15,6 +15,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     Work,
     call,
     call_with_small_tensors,
@@ -33,8 +34,8 @@ _NO_GELU = "No activation function."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-_RELU = "a ReLU in place of GELU. GELU multiplies each number by Φ of it."
-_PHI_ALONE = "Φ(x) in place of x · Φ(x). GELU is the number times this probability."
+_RELU = Slip("a ReLU in place of GELU", "GELU multiplies each number x by Φ(x).")
+_PHI_ALONE = Slip("Φ(x) in place of x · Φ(x)", "GELU is the number times this probability.")
 
 MLP_NUMBERS = pencil(
     "mlp_numbers",
@@ -45,7 +46,7 @@ MLP_NUMBERS = pencil(
         "hidden": Question([1, 2, -1], "Hidden number j is the dot product of the token with column j of W1."),
         "activations": Question(
             [0.8413, 1.9545, -0.1587],
-            "Multiply each hidden number by Φ of the same number. Φ(x) is a probability, between 0 and 1.",
+            "Multiply each hidden number x by Φ(x). Φ(x) is a probability, between 0 and 1.",
             _GELU,
             {(1, 2, 0): _RELU, (0.8413, 0.9772, 0.1587): _PHI_ALONE},
         ),
@@ -60,7 +61,7 @@ MLP_NUMBERS = pencil(
             1,
             "Which tokens does the MLP look at when it computes one of them?",
             "Every token alone.",
-            {197: "tokens that look at each other. That is attention's work."},
+            {197: Slip("tokens that look at each other", "That is the job of attention.")},
         ),
     },
 )
@@ -102,7 +103,7 @@ GELU = Exercise(
         _FAST_FORM,
         Mistake(
             name="the tanh form",
-            says="The exact form takes erf.",
+            says="The exact form uses erf.",
             reread=_OTHER,
             wrong=_tanh_gelu,
         ),
@@ -127,7 +128,7 @@ GELU_TANH = Exercise(
         _FAST_FORM,
         Mistake(
             name="the exact form",
-            says="Here the tanh form is asked for.",
+            says="This exercise asks for the tanh form.",
             reread=_OTHER,
             wrong=F.gelu,
         ),
@@ -233,7 +234,7 @@ MLP_LAYER = Exercise(
         ),
         Mistake(
             name="dropout that stays on after eval()",
-            says="F.dropout's default is training=True. Pass self.training, or take nn.Dropout, which knows the mode.",
+            says="F.dropout's default is training=True. Pass self.training, or use nn.Dropout, which knows the mode.",
             reread="No `eval()`.",
             wrong=_mlp(always=True),
         ),
@@ -317,7 +318,7 @@ MLP_IN_PIECES = Exercise(
         Mistake(
             name="hidden units lost",
             says="M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
-            "torch.tensor_split cut without a rest.",
+            "torch.tensor_split leave nothing out.",
             reread=_PENCIL,
             wrong=_pieces(cut=_without_rest),
         ),

@@ -15,6 +15,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     Value,
     Work,
     build_layer,
@@ -37,9 +38,9 @@ _TWELVE = "Twelve times the same block."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-_BY_VARIANCE = "a division by the variance. The standard deviation is its square root."
-_BY_D_MINUS_1 = (
-    "a variance divided by D − 1. Layer norm's variance is the mean of the squared distances: their sum divided by D."
+_BY_VARIANCE = Slip("a division by the variance", "The standard deviation is its square root.")
+_BY_D_MINUS_1 = Slip(
+    "a variance divided by D − 1", "Layer norm's variance is the mean of the squared distances: their sum divided by D."
 )
 
 BLOCK_NUMBERS = pencil(
@@ -56,10 +57,10 @@ BLOCK_NUMBERS = pencil(
         ),
         "again": Question(
             [-1, -1, 1, 1],
-            "Norm [14, 14, 22, 22] in the same way: what are its mean and its standard deviation?",
+            "Normalise [14, 14, 22, 22] in the same way: what are its mean and its standard deviation?",
         ),
-        "block": Question([3, 3, 7, 9], "z plus what attention returns; then this plus what the MLP returns."),
-        "kept": Question(5, "What is kept is divided by the probability to be kept, 1 − p."),
+        "block": Question([3, 3, 7, 9], "z plus what attention returns; then that sum plus what the MLP returns."),
+        "kept": Question(5, "Divide what is kept by the probability of keeping it, 1 − p."),
         "parameters": Question(
             172, "Two norms of 2 · D, four matrices D × D with a bias each, and the two layers of the MLP."
         ),
@@ -109,13 +110,13 @@ LAYER_NORM = Exercise(
         Mistake(
             name="a norm over the tokens",
             says="You take mean and variance down the tokens (dim=-2), so that they depend on each other. Each token "
-            "is normed by its own D numbers: dim=-1.",
+            "is normalised by its own D numbers: dim=-1.",
             reread="The wrong axis.",
             wrong=_norm_with(axis=-2),
         ),
         Mistake(
             name="a variance divided by D − 1",
-            says="torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm "
+            says="torch's var and std divide by D - 1 unless you pass unbiased=False (or correction=0). Layer norm "
             "divides by D.",
             reread=_PENCIL,
             wrong=_norm_with(unbiased=True),
@@ -174,25 +175,25 @@ DROP_PATH = Exercise(
     mistakes=(
         Mistake(
             name="a draw for each token",
-            says="One draw for each image: all its tokens stay, or all go.",
+            says="Draw once for each image: all its tokens stay, or all go.",
             reread=_DEPTH,
             wrong=_dropping(axes=2),
         ),
         Mistake(
             name="one draw for the whole batch",
-            says="Each image draws by itself: a mask of (B, 1, 1).",
+            says="Draw separately for each image: a mask of (B, 1, 1).",
             reread=_DEPTH,
             wrong=_dropping(axes=0),
         ),
         Mistake(
             name="kept images that are not divided by 1 − p",
-            says="Divide them, so that the mean stays what it was.",
+            says="Divide them, so that the mean stays the same.",
             reread=_DEPTH,
             wrong=_dropping(divided=False),
         ),
         Mistake(
             name="drop path in eval mode",
-            says="Only in training something is dropped: ask self.training.",
+            says="Drop only in training: check self.training.",
             reread=_DEPTH,
             wrong=_dropping(always=True),
         ),
@@ -262,21 +263,21 @@ ENCODER_BLOCK = Exercise(
     mistakes=(
         Mistake(
             name="post-norm in place of pre-norm",
-            says="You norm after the addition, as the original Transformer does. In a ViT the norm is inside the "
-            "branch, before attention and before the MLP: z + attention(norm1(z)).",
+            says="You normalise after the addition, as the original Transformer does. In a ViT the norm is inside "
+            "the branch, before attention and before the MLP: z + attention(norm1(z)).",
             reread=_EQUATIONS,
             wrong=variant(_Block, forward=_post_norm),
         ),
         Mistake(
             name="a norm with another eps",
-            says="It is 1e-6 here; nn.LayerNorm's own is 1e-5.",
+            says="It is 1e-6 here; nn.LayerNorm's default is 1e-5.",
             reread=_EQUATIONS,
             wrong=variant(_Block, eps=1e-5),
         ),
         Mistake(
-            name="a residual from the normed input",
-            says="You add to the normed tokens, so that the path from the first block to the last is cut. Add to z, "
-            "and give only the branch the normed tokens.",
+            name="a residual from the normalised input",
+            says="You add to the normalised tokens, so that the path from the first block to the last is cut. Add to "
+            "z, and give the normalised tokens to the branch alone.",
             reread=_RESIDUAL,
             wrong=variant(_Block, forward=_add_to_the_normed),
         ),
@@ -344,7 +345,7 @@ def _observe_encoder(work: Work, case: Case) -> Observation:
     module = build_layer(work, case)
     first = [p.flatten().tolist() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
     values: dict[str, Value] = {
-        "the number of mlp.fc1.weight that torch sees, one in each block,": len(first),
+        "the number of mlp.fc1.weight that torch sees (one in each block)": len(first),
         "the number of these that start with different numbers": len(set(map(tuple, first))),
     }
     if set(values.values()) != {case.build[3]}:

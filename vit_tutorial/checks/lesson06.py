@@ -17,6 +17,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     build_layer,
     call_with_model,
     entries,
@@ -34,9 +35,9 @@ _EQUATIONS = "1 · The whole model on one page"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-_NO_CLASS_TOKEN = (
-    "a class token forgotten. 24 patches make T = 25 tokens. The class token has D numbers, and a position like all "
-    "others."
+_NO_CLASS_TOKEN = Slip(
+    "a class token forgotten",
+    "24 patches make T = 25 tokens. The class token has D numbers, and a position like all others.",
 )
 
 VIT_NUMBERS = pencil(
@@ -47,18 +48,18 @@ VIT_NUMBERS = pencil(
     questions={
         "tokens": Question(
             25,
-            "Count the rows of patches and the patches in a row; one token comes on top.",
+            "Count the rows of patches and the patches in a row; then add one token.",
             _EQUATIONS,
             {24: _NO_CLASS_TOKEN},
         ),
-        "E": Question(3088, "E takes the numbers of one patch, of all channels, to D numbers, and has a bias."),
+        "E": Question(3088, "E maps the numbers of one patch, in all channels, to D numbers, and has a bias."),
         "the rest of Eq. 1": Question(
             416,
             "The class token is one vector, and each token (it is one, too) has a position.",
             _EQUATIONS,
             {
                 384: _NO_CLASS_TOKEN,
-                400: "one row too few. Positions are T × D numbers, the class token is D more.",
+                400: Slip("one row too few", "Positions are T × D numbers, the class token is D more."),
             },
         ),
         "attention": Question(
@@ -163,7 +164,7 @@ VIT = Exercise(
     mistakes=(
         Mistake(
             name="the last norm forgotten",
-            says="Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more: head(norm(z)).",
+            says="Pre-norm blocks leave the tokens at any scale, so Eq. 4 normalises them once more: head(norm(z)).",
             reread="What goes wrong",
             wrong=variant(_Model, normed=lambda self, z: z),
         ),
@@ -175,7 +176,7 @@ VIT = Exercise(
         ),
         Mistake(
             name="a last norm with another eps",
-            says="It is 1e-6, as in the blocks; nn.LayerNorm's own is 1e-5.",
+            says="It is 1e-6, as in the blocks; nn.LayerNorm's default is 1e-5.",
             reread="What goes wrong",
             wrong=variant(
                 _Model, normed=lambda self, z: F.layer_norm(z, z.shape[-1:], self.norm.weight, self.norm.bias)
@@ -183,13 +184,13 @@ VIT = Exercise(
         ),
         Mistake(
             name="one head in place of num_heads",
-            says="Hand num_heads on to each block.",
+            says="Pass num_heads to each block.",
             reread="What goes wrong",
             wrong=_OneHead,
         ),
         Mistake(
             name="height and width exchanged",
-            says="Sizes are (height, width), and images (B, C, H, W): hand both on as they come.",
+            says="Sizes are (height, width), and images (B, C, H, W): pass both on unchanged.",
             reread="What goes wrong",
             wrong=_Turned,
         ),

@@ -45,16 +45,16 @@ TRAINING_NUMBERS = pencil(
     questions={
         "loss": Question(
             1.202,
-            "The true class's probability is e to the power of its logit, by the sum of all; minus its logarithm.",
+            "The true class's probability is e to the power of its logit, divided by the sum over all classes. The "
+            "loss is minus its logarithm.",
         ),
         "target": Question(
             [0.85, 0.05, 0.05, 0.05],
-            "ε is shared equally by all K classes, and the true one gets 1 - ε besides. The four sum to 1.",
+            "ε is shared equally by all K classes, and the true one gets 1 - ε in addition. The four sum to 1.",
         ),
         "weight": Question(
             1.8,
-            "Two things happen: the weight loses rate × decay × w, and makes a step as long as the rate, "
-            "against the gradient.",
+            "Two things happen: the weight loses rate × decay × w, and moves by the rate, against the gradient.",
         ),
         "clipped": Question([3, 4], "The length of (6, 8) is too large: multiply both by largest norm / length."),
         "average": Question(1.9, "decay × the average so far, plus (1 - decay) × the weight."),
@@ -98,7 +98,7 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
         ),
         Mistake(
             name="ε shared by the other classes alone",
-            says="All K classes share it, the true one, too: ε / K, not ε / (K - 1).",
+            says="All K classes share it, the true one included: ε / K, not ε / (K - 1).",
             reread="Label smoothing",
             wrong=_shared_by_others,
         ),
@@ -144,7 +144,7 @@ SCHEDULE = Exercise(
         ),
         Mistake(
             name="a cosine that begins at step 0",
-            says="The fall begins after the warm-up: take warmup off the step and off the steps.",
+            says="The fall begins after the warm-up: subtract warmup from the step and from the steps.",
             reread=_COSINE,
             wrong=functools.partial(_schedule, start=0),
         ),
@@ -192,13 +192,13 @@ PARAMETER_GROUPS = Exercise(
     mistakes=(
         Mistake(
             name="a decay of class token and positions",
-            says="They have several axes, but are no weights of a layer: ask for the name, too.",
+            says="They have several axes, but aren't weights of a layer: check the name as well.",
             reread="AdamW",
             wrong=_by_rule(lambda name, p: p.ndim > 1),
         ),
         Mistake(
             name="a decay of norms",
-            says="A norm's weight is a vector, which scales: ask for the axes, too.",
+            says="A norm's weight is a vector that scales: check the number of axes as well.",
             reread="AdamW",
             wrong=_by_rule(lambda name, p: name.endswith("weight")),
         ),
@@ -267,8 +267,8 @@ ACCURACY = Exercise(
     observe=_measured,
     mistakes=(
         Mistake(
-            name="eval() forgotten",
-            says="In training mode dropout is on, and the model answers otherwise: model.eval() first, and "
+            name="a missing model.eval()",
+            says="In training mode dropout is on, and the model's answers differ: call model.eval() first, and "
             "model.train() afterwards.",
             reread="No `eval()`.",
             wrong=functools.partial(_accuracy, training=True),
@@ -276,8 +276,8 @@ ACCURACY = Exercise(
         ),
         Mistake(
             name="a mean of the batches' shares",
-            says="The last batch may be smaller, and counts as much as the others in yours. Count right answers, and "
-            "divide by all images.",
+            says="The last batch may be smaller, but counts as much as the others in your mean. Count right answers, "
+            "and divide by the number of images.",
             reread=_LOOP,
             wrong=functools.partial(_accuracy, by_batch=True),
         ),
@@ -355,19 +355,19 @@ FIT = Exercise(
         ),
         Mistake(
             name="images that are not shuffled",
-            says="You visit them as they lie. Epoch e visits them in the order of orders[e].",
+            says="You visit them in their stored order. Epoch e visits them in the order of orders[e].",
             reread="`zero_grad` forgotten, images not shuffled",
             wrong=_fit(visited=lambda order: order.sort().values),
         ),
         Mistake(
             name="a softmax taken twice",
-            says="cross_entropy takes logits, and has the softmax in it: give it the model's answer as it is.",
+            says="cross_entropy takes logits, and contains the softmax: give it the model's answer as it is.",
             reread=_TWICE,
             wrong=_fit(cost=lambda logits, labels: _loss(logits.softmax(dim=1), labels, 0.1)),
         ),
         Mistake(
             name="a model that is not in training mode",
-            says="The model came in evaluation mode, and was trained in it: call model.train() first.",
+            says="The model arrives in evaluation mode, and was trained in that mode: call model.train() first.",
             reread=_LOOP,
             wrong=_fit(training=False),
         ),
@@ -379,8 +379,8 @@ FIT = Exercise(
         ),
         Mistake(
             name="clipping in the wrong place, or none",
-            says="Your numbers are those of a training without it. clip_grad_norm_ stands between backward(), which "
-            "makes the gradient, and step(), which uses it.",
+            says="Your numbers are those of training without clipping. clip_grad_norm_ belongs between backward(), "
+            "which computes the gradient, and step(), which uses it.",
             reread="Clipping",
             wrong=_fit(cut=False),
         ),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
@@ -35,10 +35,14 @@ SEEING_NUMBERS = pencil(
             "row 0 of A₁.",
             _ROLLOUT,
             {
-                (0, 0, 1): "a rollout without the identity. z + attention(z) keeps z. In each layer half of the "
-                "matrix is the identity: A = 0.5 W + 0.5 I.",
-                (0.25, 0.75, 0): "factors in the wrong order. The later layer stands on the left: A₁ A₀. Row 0 of A₁ "
-                "says where the class token looks last.",
+                (0, 0, 1): Slip(
+                    "a rollout without the identity",
+                    "z + attention(z) keeps z. In each layer half of the matrix is the identity: A = 0.5 W + 0.5 I.",
+                ),
+                (0.25, 0.75, 0): Slip(
+                    "factors in the wrong order",
+                    "The later layer stands on the left: A₁ A₀. Row 0 of A₁ says where the class token looks last.",
+                ),
             },
         ),
         "relevance": Question(
@@ -85,7 +89,7 @@ CLASS_ATTENTION = Exercise(
     forbidden=(explain.class_attention,),
     mistakes=(
         Mistake(
-            name="who looks at the class token, in place of where it looks",
+            name="the class token's column in place of its row",
             says="Rows are queries: the class token's row is weights[..., 0, 1:]. You take its column.",
             reread=_LOOKS,
             wrong=lambda weights, grid: weights[..., 1:, 0].unflatten(-1, grid),

@@ -16,6 +16,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     changed_argument,
     copy_arguments,
     describe,
@@ -39,15 +40,18 @@ CHECKPOINT_NUMBERS = pencil(
         "entries": Question(
             68,
             "Two norms, qkv, projection and two layers of the MLP, each with weight and bias: one block. Then what "
-            "stands before the blocks, and behind them.",
+            "comes before the blocks and after them.",
         ),
         "left as they began": Question(
             8,
             "All entries but those of the blocks.",
             "strict=False.",
             {
-                0: "a model that is filled whole. strict=False means that no name has to fit: a tensor whose name "
-                "isn't found keeps the numbers it began with, and no error is raised."
+                0: Slip(
+                    "a model that is filled whole",
+                    "strict=False means that no name has to fit: a tensor whose name isn't found keeps its "
+                    "initial values, and no error is raised.",
+                )
             },
         ),
         "row 3 of q": Question(
@@ -55,10 +59,14 @@ CHECKPOINT_NUMBERS = pencil(
             "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs 0 to 5.",
             _TURNED,
             {
-                (3, 13, 103, 113, 203, 213): "a kernel that isn't turned. That is what input 3 gives to every output. "
-                "A row of torch's weight belongs to one output, and holds one number for each input.",
-                (10, 11, 12, 13, 14, 15): "a row of head 0. Heads lie together: rows 0 and 1 are head 0, rows 2 and 3 "
-                "head 1.",
+                (3, 13, 103, 113, 203, 213): Slip(
+                    "a kernel that isn't turned",
+                    "That is what input 3 contributes to every output. A row of torch's weight belongs to one "
+                    "output, and holds one number for each input.",
+                ),
+                (10, 11, 12, 13, 14, 15): Slip(
+                    "a row of head 0", "Heads lie together: rows 0 and 1 are head 0, rows 2 and 3 head 1."
+                ),
             },
         ),
         "axes": Question(
@@ -67,16 +75,18 @@ CHECKPOINT_NUMBERS = pencil(
         ),
         "pixel": Question(
             -1.2,
-            "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the standard deviation.",
+            "51 of 255 first becomes a number from 0 to 1. Then subtract the mean, and divide by the standard "
+            "deviation.",
             _PIXELS,
             {
-                (51 - 0.5) / 0.25: "a pixel between 0 and 255. The mean and standard deviation are of pixels between "
-                "0 and 1: divide by 255 before you subtract the mean."
+                (51 - 0.5) / 0.25: Slip(
+                    "a pixel between 0 and 255",
+                    "The mean and standard deviation are those of pixels between 0 and 1: divide by 255 before "
+                    "you subtract the mean.",
+                )
             },
         ),
-        "factor": Question(
-            0.7086, "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵)."
-        ),
+        "factor": Question(0.7086, "The right norm divides by √(v + 10⁻⁶), the wrong one by √(v + 10⁻⁵)."),
     },
 )
 
@@ -109,7 +119,7 @@ FOR_RAW_PIXELS = Exercise(
     cases=_raw_cases,
     mistakes=(
         Mistake(
-            name="an answer to the mean by the old kernel",
+            name="the mean sent through the old kernel",
             says="The mean goes through the new kernel, which is divided by the standard deviation already.",
             reread=_PIXELS,
             wrong=functools.partial(_raw, by_old=True),
@@ -163,7 +173,7 @@ ATTENTION_FROM_FLAX = Exercise(
         ),
         Mistake(
             name="a projection that isn't turned",
-            says="Its kernel is (in, out), too, with the heads as inputs: flatten them, then transpose.",
+            says="Its kernel is (in, out) as well, with the heads as inputs: flatten them, then transpose.",
             reread=_TURNED,
             wrong=_flax(out=lambda kernel: kernel.flatten(0, 1)),
         ),
@@ -286,7 +296,7 @@ PREPARE = Exercise(
     mistakes=(
         Mistake(
             name="a reshape in place of a permute",
-            says="reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your "
+            says="reshape reads the numbers in memory order, red, green and blue of one pixel after another, so your "
             "colours are mixed. permute(2, 0, 1) brings the channels to the front.",
             reread=_PIXELS,
             wrong=_prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
@@ -316,7 +326,7 @@ JOINED_HEADS = Exercise(
         ),
         Mistake(
             name="biases that are not halved",
-            says="The mean of two heads halves their biases, too.",
+            says="The mean of two heads halves their biases as well.",
             reread=_LIBRARIES,
             wrong=lambda w, b, dist_w, dist_b: (torch.cat([w, dist_w], dim=1) / 2, b + dist_b),
         ),

@@ -17,6 +17,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     by_parameter,
     call_with_model,
     changed_argument,
@@ -50,7 +51,7 @@ FINE_TUNING_NUMBERS = pencil(
         ),
         "standardised": Question(
             [2, 4],
-            "The probe was trained on numbers less the training images' mean, divided by their standard deviation. "
+            "The probe was trained on numbers minus the training images' mean, divided by their standard deviation. "
             "Do the same to the test images' two numbers.",
         ),
         "first loss": Question(
@@ -61,19 +62,23 @@ FINE_TUNING_NUMBERS = pencil(
             "(p - target) z: p is the same for all four classes, and the target is 1.",
             _HEAD,
             {
-                (2.25, -0.75): "a gradient with the wrong sign. It is p - target, so 1/4 - 1 for the true class: "
-                "minus the gradient is the direction in which you go."
+                (2.25, -0.75): Slip(
+                    "a gradient with the wrong sign",
+                    "It is p - target, so 1/4 - 1 for the true class: you step along minus the gradient.",
+                )
             },
         ),
         "probe": Question(325, "A linear layer from D numbers to the classes, with a bias for each class."),
-        "positions": Question(145, "Count the patches of the new grid; the class token has a position, too."),
+        "positions": Question(145, "Count the patches of the new grid; the class token has a position as well."),
         "rate": Question(
             0.15,
             "The warm-up grows evenly from peak / 10 at step 0 to the peak at step 9.",
             _TUNING,
             {
-                0.12: "a warm-up that begins at zero. Steps are counted from 0, and the first doesn't have a rate of "
-                "zero: it is (step + 1) / warm-up."
+                0.12: Slip(
+                    "a warm-up that begins at zero",
+                    "Steps are counted from 0, and the first doesn't have a rate of zero: it is (step + 1) / warm-up.",
+                )
             },
         ),
     },
@@ -121,8 +126,8 @@ FROZEN_FEATURES = Exercise(
     mistakes=(
         Mistake(
             name="the class token before the last norm",
-            says="The head that the encoder was trained with read the token after model.norm; before it, sizes differ "
-            "from layer to layer. model.features has the norm in it.",
+            says="The head that the encoder was trained with read the token after model.norm; before it, scales "
+            "differ from layer to layer. model.features has the norm in it.",
             reread=_FROZEN,
             wrong=functools.partial(_frozen, take=lambda model, x: model.blocks(model.embed(x))[:, 0]),
         ),
@@ -133,8 +138,8 @@ FROZEN_FEATURES = Exercise(
             wrong=functools.partial(_frozen, take=lambda model, x: model.features(x).mean(dim=1)),
         ),
         Mistake(
-            name="eval() forgotten",
-            says="The model came in training mode, so dropout is on.",
+            name="a missing model.eval()",
+            says="The model arrives in training mode, so dropout is on.",
             reread=_FROZEN,
             wrong=functools.partial(_frozen, training=True),
         ),
@@ -356,14 +361,14 @@ TUNE_HEAD = Exercise(
     mistakes=(
         Mistake(
             name="a new head that the optimiser doesn't know",
-            says="The model has its head of zeros already: keep it, and give its parameters to the optimiser.",
+            says="The model already has its head of zeros: keep it, and give its parameters to the optimiser.",
             reread="The optimiser was made before the head.",
             wrong=_another_head,
         ),
         Mistake(
             name="dropout left on",
-            says="The model came in training mode, so at every step the features are other ones. A frozen encoder "
-            "runs in eval mode: model.eval().",
+            says="The model arrives in training mode, so the features change at every step. A frozen encoder runs in "
+            "eval mode: model.eval().",
             reread=_FROZEN,
             wrong=_tune(training=True),
         ),
@@ -375,7 +380,7 @@ TUNE_HEAD = Exercise(
         ),
         Mistake(
             name="a softmax before the cross-entropy",
-            says="cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
+            says="cross_entropy takes logits, and contains the softmax. With a second one the loss can hardly fall.",
             reread=_HEAD,
             wrong=_tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
         ),

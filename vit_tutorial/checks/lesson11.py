@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 
@@ -34,14 +34,19 @@ POSITION_NUMBERS = pencil(
             20,
             "A vector of D / 2 numbers for each row, and one for each column.",
             _HALVES,
-            {40: "whole vectors for rows and columns. Each has half the width: D / 2 = 4 numbers."},
+            {40: Slip("whole vectors for rows and columns", "Each has half the width: D / 2 = 4 numbers.")},
         ),
         "sine-cosine": Question(0, "How many of its numbers does training change?"),
         "offsets": Question(
             15,
             "Down, a patch can lie -1, 0 or 1 rows from another. And how many columns?",
             _WAYS,
-            {36: "pairs counted in place of offsets. 36 pairs share far fewer offsets: 3 down times 5 to the right."},
+            {
+                36: Slip(
+                    "pairs counted in place of offsets",
+                    "36 pairs share far fewer offsets: 3 down times 5 to the right.",
+                )
+            },
         ),
         "pairs": Question(4, "In each row, count the patches that have a neighbour to the right."),
         "vector": Question([1, 2, 5, 6], "The row's half comes first, then the column's."),
@@ -50,8 +55,10 @@ POSITION_NUMBERS = pencil(
             "Add the bias to the scores, and take the softmax. e to the power of ln 3 is 3.",
             _AFTER,
             {
-                (0.5 + math.log(3), 0.5): "a bias added to the weights. Add the bias to the scores, before the "
-                "softmax: the weights must sum to 1."
+                (0.5 + math.log(3), 0.5): Slip(
+                    "a bias added to the weights",
+                    "Add the bias to the scores, before the softmax: the weights must sum to 1.",
+                )
             },
         ),
         "biases": Question(180, "A number for each offset and each head; and each layer has its own."),
@@ -121,14 +128,14 @@ OFFSET_INDEX = Exercise(
     mistakes=(
         Mistake(
             name="offsets from j to i",
-            says="Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+            says="Entry [i, j] is the offset from patch i to patch j: the place of j minus the place of i.",
             reread=_FROM_J,
             wrong=lambda grid: lesson.relative_position_index(grid).T,
         ),
         Mistake(
             name="differences in the list of patches",
-            says="The last patch of a row and the first of the next are neighbours in the list alone. Take rows and "
-            "columns apart first.",
+            says="The last patch of a row and the first of the next are neighbours only in the list. Separate rows "
+            "and columns first.",
             reread=_LIST,
             wrong=_listed,
         ),
@@ -219,14 +226,14 @@ RELATIVE_BIAS = Exercise(
     mistakes=(
         Mistake(
             name="offsets from j to i",
-            says="Entry [i, j] is the offset from patch i to patch j: where j lies, less where i lies.",
+            says="Entry [i, j] is the offset from patch i to patch j: the place of j minus the place of i.",
             reread=_FROM_J,
             wrong=functools.partial(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
         ),
         Mistake(
             name="differences in the list of patches",
-            says="The last patch of a row and the first of the next are neighbours in the list alone. Take rows and "
-            "columns apart first.",
+            says="The last patch of a row and the first of the next are neighbours only in the list. Separate rows "
+            "and columns first.",
             reread=_LIST,
             wrong=functools.partial(_bias, index=_listed),
         ),

@@ -20,6 +20,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     call,
     entries,
     normal,
@@ -41,7 +42,7 @@ BIAS_NUMBERS = pencil(
     points=4,
     questions={
         "convolution": Question(648, "A kernel of 3 × 3 for each pair of an input and an output channel."),
-        "patches": Question(4608, "E takes all the numbers of a patch, of all channels, and makes D of them."),
+        "patches": Question(4608, "E maps all the numbers of a patch, in all channels, to D numbers."),
         "convolution's work": Question(
             663552, "Each of its numbers is used once at each place of the map that comes out."
         ),
@@ -50,17 +51,24 @@ BIAS_NUMBERS = pencil(
             100,
             "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are neighbours.",
             _KNOWS,
-            {144: "nine numbers in each row. At the edge part of the kernel lies on the padding, which has no column."},
+            {
+                144: Slip(
+                    "nine numbers in each row",
+                    "At the edge part of the kernel lies on the padding, which has no column.",
+                )
+            },
         ),
         "different": Question(9, "All places use the same kernel."),
         "field": Question(
             11,
-            "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
+            "Begin with 1. Each layer adds its kernel minus one, times all strides before it.",
             _KNOWS,
             {
-                7: "kernels that are added without strides. Behind a stride of 2, one place of the map counts as two "
-                "pixels.",
-                17: "a layer's own stride counted. A stride acts on the layers after it.",
+                7: Slip(
+                    "kernels that are added without strides",
+                    "Behind a stride of 2, one place of the map counts as two pixels.",
+                ),
+                17: Slip("a layer's own stride counted", "A stride acts on the layers after it."),
             },
         ),
         "heads": Question(25, "One head for each place of the kernel."),
@@ -113,14 +121,14 @@ CONV_MATRIX = Exercise(
         ),
         Mistake(
             name="a border that wraps around",
-            says="A pixel outside of the image is 0: it has no column in the matrix.",
+            says="A pixel outside the image is 0: it has no column in the matrix.",
             reread=_KNOWS,
             wrong=functools.partial(_conv_matrix, place=lambda y, x, size: y % size[0] * size[1] + x % size[1]),
         ),
         Mistake(
             name="a border that goes on in the next row",
-            says="The pixel to the right of a row's last one is outside. Check row and column apart, not the pixel's "
-            "number.",
+            says="The pixel to the right of a row's last one is outside. Check row and column separately, not the "
+            "pixel's number.",
             reread=_KNOWS,
             wrong=functools.partial(_conv_matrix, place=_by_number),
         ),
@@ -276,15 +284,15 @@ NINE_HEADS = Exercise(
     mistakes=(
         Mistake(
             name="a look in the other direction",
-            says="Head (i, j) looks i - 1 rows down and j - 1 columns to the right: a 1 stands at [n, m] where patch m "
-            "lies so far from patch n. Yours are transposed, and the kernel is flipped.",
+            says="Head (i, j) looks i - 1 rows down and j - 1 columns to the right: a 1 stands at [n, m] where patch "
+            "m has this offset from patch n. Yours are transposed, and the kernel is flipped.",
             reread=_KNOWS,
             wrong=lambda x, weight, grid: _nine(x, weight.flip(2, 3), grid),
         ),
         Mistake(
             name="neighbours in the list of patches",
-            says="The last patch of a row and the first of the next are neighbours in the list alone. Compare rows and "
-            "columns apart.",
+            says="The last patch of a row and the first of the next are neighbours only in the list. Compare rows "
+            "and columns separately.",
             reread=_KNOWS,
             wrong=functools.partial(_nine, place=_by_number),
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Observation, Question, call, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Observation, Question, Slip, call, normal, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
@@ -29,13 +29,13 @@ MASKING_NUMBERS = pencil(
             5,
             "8 times the value, rounded down.",
             _ASKED,
-            {6: "a level that is rounded up. 8 · 0.7 = 5.6, and levels are rounded down."},
+            {6: Slip("a level that is rounded up", "8 · 0.7 = 5.6, and levels are rounded down.")},
         ),
         "class": Question(
             168,
-            "Three levels first, then 64 times red, 8 times green, once blue.",
+            "Three levels first, then 64 times red, 8 times green, 1 times blue.",
             _ASKED,
-            {42: "blue counted most. The first channel counts most: 64 · red + 8 · green + blue."},
+            {42: Slip("blue counted most", "The first channel counts most: 64 · red + 8 · green + blue.")},
         ),
         "mean colour": Question(512, "The head returns a number for each class of one colour."),
         "small patch": Question(8192, "16 pixels, and for each a number for every class."),
@@ -44,7 +44,7 @@ MASKING_NUMBERS = pencil(
             6.2383,
             "Every class gets the same probability: minus the logarithm of it.",
             _ASKED,
-            {9: "a logarithm to the base 2. 9 bits is right, but the loss uses the natural logarithm: ln 512."},
+            {9: Slip("a logarithm to the base 2", "9 bits is right, but the loss uses the natural logarithm: ln 512.")},
         ),
         "masked": Question(400, "First how many are chosen, then how many of these become the mask token."),
         "unchanged": Question(550, "Those that weren't chosen, and those that were chosen and kept."),
@@ -52,7 +52,7 @@ MASKING_NUMBERS = pencil(
             5,
             "A quarter of the patches, and the class token.",
             _QUARTER,
-            {4: "the class token forgotten. It is never hidden, and goes through the encoder, too."},
+            {4: Slip("the class token forgotten", "It is never hidden, and goes through the encoder as well.")},
         ),
         "decoder": Question(17, "All places are filled again."),
         "scores": Question(
@@ -60,8 +60,8 @@ MASKING_NUMBERS = pencil(
             "Every token in the encoder looks at every token.",
             _QUARTER,
             {
-                16: "the class token forgotten. It is never hidden, and goes through the encoder, too.",
-                289: "all tokens in the encoder. MAE's encoder gets the class token and the visible patches.",
+                16: Slip("the class token forgotten", "It is never hidden, and goes through the encoder as well."),
+                289: Slip("all tokens in the encoder", "MAE's encoder gets the class token and the visible patches."),
             },
         ),
     },
@@ -209,7 +209,7 @@ RESTORE = Exercise(
         ),
         Mistake(
             name="visible and hidden places exchanged",
-            says="hidden is True where a patch was hidden: there stands the mask token.",
+            says="hidden is True where a patch was hidden: the mask token goes there.",
             reread=_ORDER,
             wrong=lambda visible, hidden, mask_token: lesson.restore(visible, ~hidden, mask_token),
         ),
@@ -270,7 +270,7 @@ HIDDEN_LOSS = Exercise(
     mistakes=(
         Mistake(
             name="a loss of the visible patches, too",
-            says="The painter is to say what it doesn't see: only errors of hidden patches count, all others are 0.",
+            says="The painter has to say what it doesn't see: only errors of hidden patches count, all others are 0.",
             reread=_QUARTER,
             wrong=lambda said, images, hidden, P: _loss()(said, images, torch.ones_like(hidden), P),
         ),

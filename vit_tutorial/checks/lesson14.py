@@ -16,6 +16,7 @@ from vit_tutorial.checks.engine import (
     Mistake,
     Observation,
     Question,
+    Slip,
     changed_argument,
     copy_arguments,
     entries,
@@ -38,32 +39,37 @@ SCALING_NUMBERS = pencil(
             3,
             "The root of 9 is 3. Divide a by it, and add the floor.",
             _LAW,
-            {2: "a law without its floor. 6 / √9 alone is 2. Add the floor of 1."},
+            {2: Slip("a law without its floor", "6 / √9 alone is 2. Add the floor of 1.")},
         ),
         "floor": Question(1, "What is left of a · C^-b when C is very large?"),
         "half": Question(
             4,
-            "C^-1/2 is to become half of what it was.",
+            "C^-1/2 has to become half of what it was.",
             _LAW,
             {
-                2: "twice the cost for half the loss. With b = 1/2, twice the cost divides by √2. What cost divides "
-                "by 2?"
+                2: Slip(
+                    "twice the cost for half the loss",
+                    "With b = 1/2, twice the cost divides the loss by √2. Which cost divides it by 2?",
+                )
             },
         ),
-        "cost": Question(144, "First take the floor off: what is to be left above it? Then solve 6 / √C for C."),
+        "cost": Question(144, "First subtract the floor: what has to remain above it? Then solve 6 / √C for C."),
         "exponent": Question(
             0.5,
-            "Take the floor off both losses. How many powers of ten lie between them, and how many between the costs?",
+            "Subtract the floor from both losses. How many powers of ten lie between them, and how many between the "
+            "costs?",
             _STRAIGHT,
             {
-                math.log(5) / math.log(100): "a slope with its floor. Subtract the floor first: then the loss falls "
-                "from 8 to 0.8, by a factor of 10.",
+                math.log(5) / math.log(100): Slip(
+                    "a slope with its floor",
+                    "Subtract the floor first: then the loss falls from 8 to 0.8, by a factor of 10.",
+                ),
             },
         ),
         "width": Question(4, "A matrix of D × D, or of D × M, has two sides, and both grow."),
         "tokens": Question(197, "224 / 16 patches in each direction, and the class token."),
         "together": Question(27, "Three times the layers, and each has matrices of three times the width."),
-        "speed": Question(100, "MACs an image times images a second."),
+        "speed": Question(100, "MACs per image times images per second."),
     },
 )
 
@@ -108,7 +114,7 @@ LAW_FROM_FLOOR = Exercise(
     mistakes=(
         Mistake(
             name="a line without the floor",
-            says="Take the floor off the loss before the logarithm: only what is above it falls as a power.",
+            says="Subtract the floor from the loss before the logarithm: only what is above it falls as a power.",
             reread=_STRAIGHT,
             wrong=lambda cost, loss, floor: _line(cost, loss, 0.0),
         ),
@@ -156,7 +162,7 @@ FIT_LAW = Exercise(
     mistakes=(
         Mistake(
             name="a line without the floor",
-            says="A line through the logarithms has no c. Take each exponent b in turn, and fit a and c.",
+            says="A line through the logarithms has no c. Try each exponent b in turn, and fit a and c.",
             reread=_STRAIGHT,
             wrong=lambda cost, loss, exponents: (*_line(cost, loss, 0.0), 0.0),
         ),
@@ -239,13 +245,13 @@ REDRAWN_RUNS = Exercise(
     mistakes=(
         Mistake(
             name="differences in place of factors",
-            says="A run deviates by percents, that is by factors: take differences of logarithms.",
+            says="A run deviates by a percentage, that is by a factor: take differences of logarithms.",
             reread=_SURE,
             wrong=lambda fitted, loss, rows: fitted + _widened(loss - fitted)[rows],
         ),
         Mistake(
             name="factors that are widened, not their logarithms",
-            says="Take the logarithm of loss / fitted, multiply that by the root, and take e to its power at the end.",
+            says="Take the logarithm of loss / fitted, multiply that by the root, and exponentiate at the end.",
             reread=_SURE,
             wrong=lambda fitted, loss, rows: fitted * _widened(loss / fitted)[rows],
         ),

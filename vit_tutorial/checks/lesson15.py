@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, pad, silu
 
-from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Mistake, Question, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Mistake, Question, Slip, normal, pencil
 from vit_tutorial.variants import modern
 
 _GATED = "Gate and value exchanged."
@@ -31,7 +31,7 @@ MODERN_NUMBERS = pencil(
             128,
             "A plain MLP has two matrices of D · M numbers. How many such matrices has a gated one?",
             "Gated MLP",
-            {192: "a plain MLP's width. Gate, value and output are three matrices, not two: M gets smaller."},
+            {192: Slip("a plain MLP's width", "Gate, value and output are three matrices, not two: M gets smaller.")},
         ),
         "tokens": Question(145, "Count the patches: rows times columns. Then add what stands before them."),
         "rms": Question(
@@ -39,16 +39,19 @@ MODERN_NUMBERS = pencil(
             "Square the four numbers, take the mean of the squares and the root of it. Divide each number by that.",
             _RMS,
             {
-                (-0.4472, -1.3416, 0.4472, 1.3416): "layer norm in place of RMS norm. RMS norm doesn't subtract the "
-                "mean.",
-                (1 / 9, -1 / 9, 1 / 3, 5 / 9): "a root forgotten. The mean of the squares is 9. Divide by its root.",
+                (-0.4472, -1.3416, 0.4472, 1.3416): Slip(
+                    "layer norm in place of RMS norm", "RMS norm doesn't subtract the mean."
+                ),
+                (1 / 9, -1 / 9, 1 / 3, 5 / 9): Slip(
+                    "a root forgotten", "The mean of the squares is 9. Divide by its root."
+                ),
             },
         ),
         "rotated": Question(
             [-4, 3],
             "Rotated by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
             _ROTARY,
-            {(4, -3): "a rotation the other way. The first number becomes a cos α - b sin α."},
+            {(4, -3): Slip("a rotation the other way", "The first number becomes a cos α - b sin α.")},
         ),
         "layer scale": Question(9216, "A vector as long as a token for each branch. How many branches has a block?"),
         "folded": Question([1, 2, 1.5], "γ (w · x + b) = (γ w) · x + γ b."),
@@ -56,7 +59,11 @@ MODERN_NUMBERS = pencil(
             [1, 0],
             "The derivative of tanh is 1 at 0, and 0 where tanh is flat. The 5 outside and the 5 inside cancel.",
             "A control that changes two things.",
-            {(5, 0): "a factor of 5 too many. The chain rule multiplies by 1 / 5, which cancels the 5 outside."},
+            {
+                (5, 0): Slip(
+                    "a factor of 5 too many", "The chain rule multiplies by 1 / 5, which cancels the 5 outside."
+                )
+            },
         ),
     },
 )
@@ -98,7 +105,7 @@ RMS_NORM = Exercise(
         ),
         Mistake(
             name="ε outside the root",
-            says="√(mean of x² + ε): add ε first, and take the root then.",
+            says="√(mean of x² + ε): add ε first, then take the root.",
             reread=_RMS,
             wrong=lambda x, weight, eps: x / (x.square().mean(-1, keepdim=True).sqrt() + eps) * weight,
         ),
@@ -330,7 +337,7 @@ ATTENTION_POOL = Exercise(
         ),
         Mistake(
             name="interleaved heads",
-            says="Head 0 has the first d numbers, not every h-th one.",
+            says="The first head has the first d numbers, not every h-th one.",
             reread=_POOL,
             wrong=_interleaved,
         ),

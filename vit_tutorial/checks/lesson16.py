@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
 
 _BY_HAND = "1 · Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"
@@ -29,14 +29,18 @@ DENSE_NUMBERS = pencil(
             29,
             "The patches, and all tokens before them.",
             _BY_HAND,
-            {25: "no registers counted. They are tokens like the class token, and have no place in the picture."},
+            {
+                25: Slip(
+                    "no registers counted", "They are tokens like the class token, and have no place in the picture."
+                )
+            },
         ),
         "lands": Question(4, "Count the tokens before patch 0 that are still there."),
         "head": Question(
             165,
             "One linear layer, the same for every patch.",
             _BY_HAND,
-            {3960: "a head for each patch. All patches share one."},
+            {3960: Slip("a head for each patch", "All patches share one.")},
         ),
         "outputs": Question(120, "K for each patch."),
         "enlarged": Question(30720, "K for each pixel."),
@@ -45,22 +49,26 @@ DENSE_NUMBERS = pencil(
             "Pixels in both masks, divided by the pixels in at least one.",
             _SCORE,
             {
-                0.75: "recall. The true mask alone is 40; false pixels of the prediction must cost, too.",
-                0.6: "precision. The predicted mask alone is 50; pixels that it missed must cost, too.",
-                0.6667: "the Dice score. Twice the overlap by the sum of both masks is another measure.",
+                0.75: Slip(
+                    "recall", "The true mask alone is 40; false pixels of the prediction must lower the score as well."
+                ),
+                0.6: Slip("precision", "The predicted mask alone is 50; missed pixels must lower the score as well."),
+                0.6667: Slip(
+                    "the Dice score", "Twice the overlap divided by the sum of both masks is another measure."
+                ),
             },
         ),
         "miou": Question(
             0.45,
             "The mean over the classes.",
             _SCORE,
-            {0.675: "the class with an IoU of 0 left out. It is in the masks, so it counts."},
+            {0.675: Slip("the class with an IoU of 0 left out", "It is in the masks, so it counts.")},
         ),
         "all ground": Question(
             0.08,
             "One class has some overlap, the others have none.",
             _SCORE,
-            {0.8: "pixel accuracy. Nine classes have an IoU of 0, and the mean is over all ten."},
+            {0.8: Slip("pixel accuracy", "Nine classes have an IoU of 0, and the mean is over all ten.")},
         ),
         "share": Question(0.125, "Pixels of the figure, divided by the patch's pixels."),
         "last block": Question(0, "What reads these tokens after the last block?"),
@@ -142,7 +150,7 @@ CLASS_SHARES = Exercise(
     mistakes=(
         Mistake(
             name="the most frequent class of each patch",
-            says="A patch on an edge is a part of two classes. Keep both shares: they sum to 1.",
+            says="A patch on an edge belongs to two classes. Keep both shares: they sum to 1.",
             reread=_HEAD,
             wrong=_most_frequent,
         ),
@@ -220,7 +228,7 @@ MEAN_IOU = Exercise(
         ),
         Mistake(
             name="the Dice score",
-            says="Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
+            says="Twice the overlap divided by the sum of both masks is Dice. IoU is the overlap divided by the union.",
             reread=_SCORE,
             wrong=functools.partial(_iou, measure=lambda both, guess, true: 2 * both / (guess + true)),
         ),
@@ -248,8 +256,8 @@ SEGMENT = Exercise(
     mistakes=(
         Mistake(
             name="a mask with steps as large as patches",
-            says='Argmax first gives it, and so does an enlarging of mode "nearest". Enlarge the logits, bilinear, and '
-            "take the largest afterwards.",
+            says='Argmax first gives it, and so does enlarging with mode "nearest". Enlarge the logits, bilinear, '
+            "and take the largest afterwards.",
             reread=_BY_HAND,
             wrong=lambda logits, size: F.interpolate(logits, size=size, mode="nearest").argmax(dim=1),
         ),
@@ -264,7 +272,7 @@ SEGMENT = Exercise(
         ),
         Mistake(
             name="probabilities in place of logits",
-            says="Enlarge the logits themselves: the softmax bends what lies between two patches.",
+            says="Enlarge the logits themselves: the softmax distorts what lies between two patches.",
             reread=_BY_HAND,
             wrong=lambda logits, size: _segment(logits.softmax(dim=1), size),
         ),

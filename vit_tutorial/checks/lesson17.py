@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, call, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
 from vit_tutorial.variants import words as lesson
 
 _LOSS = "2 · The loss, with a pencil"
@@ -32,19 +32,28 @@ TWO_TOWERS_NUMBERS = pencil(
             128,
             "How many captions a picture chooses from.",
             _LOSS,
-            {2: "two classes, right and wrong. That is SigLIP's question; CLIP's softmax chooses among all captions."},
+            {
+                2: Slip(
+                    "two classes, right and wrong",
+                    "That is SigLIP's question; CLIP's softmax chooses among all captions.",
+                )
+            },
         ),
         "guessing": Question(
             4.852,
             "Every caption gets the same probability: minus its logarithm.",
             _FLOOR,
-            {7: "a logarithm to the base 2. 7 bits is right, but the loss uses the natural logarithm: ln 128."},
+            {7: Slip("a logarithm to the base 2", "7 bits is right, but the loss uses the natural logarithm: ln 128.")},
         ),
         "floor": Question(
             3.466,
             "How many captions of the batch mean the same, and the logarithm of that.",
             _FLOOR,
-            {1.386: "the logarithm of the number of meanings. What counts is how many captions share one: ln 32."},
+            {
+                1.386: Slip(
+                    "the logarithm of the number of meanings", "What counts is how many captions share one: ln 32."
+                )
+            },
         ),
         "gained": Question(
             1.3863, "From guessing down to the floor: a difference of two logarithms is the logarithm of a quotient."
@@ -54,10 +63,10 @@ TWO_TOWERS_NUMBERS = pencil(
             200,
             "The scale is clipped at 100, and cosines go from -1 to 1.",
             _LOSS,
-            {100: "the largest logit. From the smallest, -100, to the largest, 100, it is twice as far."},
+            {100: Slip("the largest logit", "From the smallest, -100, to the largest, 100, it is twice as far.")},
         ),
-        "new": Question(12, "All combinations, without those that were shown."),
-        "sigmoid": Question(16256, "Of all pairs of the batch, those that don't stand on the diagonal."),
+        "new": Question(12, "All combinations, minus those that were shown."),
+        "sigmoid": Question(16256, "Of all pairs of the batch, those that aren't on the diagonal."),
     },
 )
 
@@ -117,15 +126,15 @@ CLIP_LOSS = Exercise(
         ),
         Mistake(
             name="one direction only",
-            says="Ask which caption belongs to a picture, and also which picture belongs to a caption, with the logits "
-            "transposed, and take half of each.",
+            says="Ask which caption belongs to a picture, and also which picture belongs to a caption, with the "
+            "logits transposed, and average the two.",
             reread=_SLIPS,
             wrong=_make_loss(loss=_rows),
         ),
         Mistake(
             name="the other direction only",
-            says="Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, and "
-            "take half of each.",
+            says="Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, "
+            "and average the two.",
             reread=_SLIPS,
             wrong=_make_loss(loss=lambda logits: _rows(logits.T)),
         ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
 from vit_tutorial.export import quantise
 
 _PACKAGE = (quantise.quantise, quantise.dequantise, quantise.fake_quantise, quantise.integer_linear)
@@ -23,20 +23,27 @@ SHIPPING_NUMBERS = pencil(
     points=4,
     tolerance=0.001,
     questions={
-        "float32": Question(100, "A float32 number takes four bytes; 32 are its bits."),
+        "float32": Question(100, "A float32 number takes four bytes, which are 32 bits."),
         "int8": Question(
             40,
             "20 of the 25 million take one byte each. What about the other five million?",
             _LIBRARY,
-            {25: "everything in int8. Only the numbers in matrices are quantised; the others keep their four bytes."},
+            {
+                25: Slip(
+                    "everything in int8",
+                    "Only the numbers in matrices are quantised; the others keep their four bytes.",
+                )
+            },
         ),
         "levels": Question(
             15,
             "From -7 to 7: count the 0, too.",
             _PENCIL,
             {
-                16: "a level that symmetric codes don't use. 4 bits could hold 16 codes. Symmetric ones leave one out, "
-                "so that both sides are alike."
+                16: Slip(
+                    "a level that symmetric codes don't use",
+                    "4 bits could hold 16 codes. Symmetric ones leave one out, so that both sides are alike.",
+                )
             },
         ),
         "scale": Question(
@@ -44,8 +51,10 @@ SHIPPING_NUMBERS = pencil(
             "The largest absolute value gets the last code. Which code is that with 8 bits?",
             _PENCIL,
             {
-                254 / 128: "a last code of 128. Symmetric codes of 8 bits go from -127 to 127.",
-                1.0: "the largest value in place of the largest absolute value. -254 is further from 0 than 127.",
+                254 / 128: Slip("a last code of 128", "Symmetric codes of 8 bits go from -127 to 127."),
+                1.0: Slip(
+                    "the largest value in place of the largest absolute value", "-254 is further from 0 than 127."
+                ),
             },
         ),
         "code": Question(15, "Divide by the scale, and round."),
@@ -53,7 +62,7 @@ SHIPPING_NUMBERS = pencil(
             1,
             "Rounding to the nearest whole number is off by at most one half. Of what?",
             _PENCIL,
-            {0.5: "an error in codes. Half a code is half a scale, once it is decoded."},
+            {0.5: Slip("an error in codes", "Half a code is half a scale, once it is decoded.")},
         ),
         "zero": Question(
             3, "The codes go from 0 to 15, the values from -3 to 12. What is one step worth, and which code is 0?"
@@ -177,7 +186,7 @@ WITH_ZERO_POINT = Exercise(
         ),
         Mistake(
             name="a zero point that is subtracted",
-            says="Decoding subtracts z, so the codes have it added: round(x / s) + z.",
+            says="Decoding subtracts z, so the codes must contain it: round(x / s) + z.",
             reread=_PENCIL,
             wrong=_with_zero(place=lambda codes, zero: codes - zero),
         ),
@@ -245,13 +254,13 @@ INTEGER_LAYER = Exercise(
         ),
         Mistake(
             name="the bias forgotten",
-            says="Add it at the end: it is in floats already.",
+            says="Add it at the end: it is a float already.",
             reread=_PENCIL,
             wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, zero, w, s_w, torch.zeros_like(b)),
         ),
         Mistake(
             name="a bias that is scaled",
-            says="The bias is in floats, and no code: apply the scales to the sums, then add it.",
+            says="The bias is a float, not a code: apply the scales to the sums, then add it.",
             reread=_PENCIL,
             wrong=lambda x, s_x, zero, w, s_w, b: _layer(x, s_x, zero, w, s_w, b * s_x * s_w),
         ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, normal, pencil
+from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
@@ -29,7 +29,7 @@ TOKEN_COSTS = pencil(
             40,
             "Each head has a score for each query and key, and each takes four bytes.",
             _BLOCKS,
-            {4: "one head's scores. Each of the ten heads has its own."},
+            {4: Slip("one head's scores", "Each of the ten heads has its own.")},
         ),
         "blockwise": Question(
             2,
@@ -40,33 +40,38 @@ TOKEN_COSTS = pencil(
             "The largest score changes from ln 4 to ln 8. What does each earlier term become?",
             _BLOCKS,
             {
-                2.5: "a sum that isn't rescaled. Its terms were divided by the old largest, 4. Now they are "
-                "divided by 8: multiply the old sum by 4 / 8.",
+                2.5: Slip(
+                    "a sum that isn't rescaled",
+                    "Its terms were divided by the old largest, 4. Now they are divided by 8: multiply the old "
+                    "sum by 4 / 8.",
+                ),
             },
         ),
         "output": Question(6, "The weights are in the ratio 4 : 2 : 8."),
-        "left": Question(41, "Each of the 12 blocks takes 13 away."),
+        "left": Question(41, "Each of the 12 blocks removes 13 tokens."),
         "weight": Question(
             0.75,
             "Adding ln 3 to a score multiplies its exp by 3.",
             _FEWER,
             {
-                0.5: "attention that ignores sizes. The larger token stands for three patches: 3 against 1.",
-                0.952574: "a size that is added without its logarithm. exp(s + 3) is 20 times exp(s); exp(s + ln 3) is "
-                "3 times.",
+                0.5: Slip("attention that ignores sizes", "The larger token stands for three patches: 3 against 1."),
+                0.952574: Slip(
+                    "a size that is added without its logarithm",
+                    "exp(s + 3) is 20 times exp(s); exp(s + ln 3) is 3 times.",
+                ),
             },
         ),
         "value": Question(
             3,
             "One of the two tokens is already the mean of three patches.",
             _FEWER,
-            {4: "a mean that ignores sizes. The first token counts three times."},
+            {4: Slip("a mean that ignores sizes", "The first token counts three times.")},
         ),
         "share": Question(
             0.4375,
             "One part grows as T, the other as T².",
             _SECONDS,
-            {0.5: "all operations as T. The scores and sums grow as T²: a quarter of them is left."},
+            {0.5: Slip("all operations as T", "The scores and sums grow as T²: a quarter of them is left.")},
         ),
     },
 )
@@ -345,13 +350,13 @@ KEEP_MOST_ATTENDED = Exercise(
     mistakes=(
         Mistake(
             name="the attention of all tokens",
-            says="Asked for is what the class token attends to: row 0 of the weights, not the mean of all rows.",
+            says="The exercise asks what the class token attends to: row 0 of the weights, not the mean of all rows.",
             reread=_FEWER,
             wrong=_keep(weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
         ),
         Mistake(
-            name="who attends to the class token",
-            says="Rows are queries, columns are keys. Column 0 is what each token gives the class token.",
+            name="the class token's column in place of its row",
+            says="Rows are queries, columns are keys. Column 0 is how much each token attends to the class token.",
             reread=_FEWER,
             wrong=_keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
         ),

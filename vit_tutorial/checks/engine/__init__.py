@@ -31,12 +31,12 @@ from vit_tutorial.checks.engine.layers import (
     variant,
 )
 from vit_tutorial.checks.engine.models import by_parameter, call_with_model
-from vit_tutorial.checks.engine.questions import Question, pencil
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.checks.engine.randomness import layer_with_dropout
 from vit_tutorial.checks.engine.tensor_sizes import call_with_small_tensors
 
 __all__ = [
-    "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "Observation", "Question", "Value", "Work",
+    "Case", "Exercise", "Fault", "Forbidden", "Grade", "Mistake", "Observation", "Question", "Slip", "Value", "Work",
     "as_tensor", "build_layer", "by_parameter", "call", "call_with_model", "call_with_small_tensors",
     "changed_argument", "check_of", "copy_arguments", "describe", "entries", "exercises_of", "grade", "layer",
     "layer_with_dropout", "normal", "pencil", "random_weights", "share_no_parameter", "tensors", "variant",

@@ -171,7 +171,7 @@ def _number_difference(right: Value, actual: Value, name: str, exercise: Exercis
     if abs(number - right) <= tolerance * max(1.0, abs(right)):
         return ""
     theirs, ours = distinguish(number, right)
-    expected = ", and should be something else" if exercise.asks_questions else f", expected {ours}"
+    expected = ", which is not right" if exercise.asks_questions else f", expected {ours}"
     return f"{name} is {theirs}{expected}"
 
 

@@ -30,7 +30,7 @@ def layer(work: Work, case: Case, differentiable: bool = True, chance: bool = Fa
     if not chance:
         trained = module.train()(*copy_arguments(others))
         changed = "the same" if _alike(trained, result) else "another one"
-        observed.values["the result in training mode, compared with evaluation mode,"] = changed
+        observed.values["the result in training mode (compared with evaluation mode)"] = changed
     for name, gradient in zip(parameters, gradients_of(result, list(parameters.values())), strict=True):
         fitting = gradient.reshape(case.weights[name].shape) if gradient is not None else None
         observed.gradients[name] = fitting

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from vit_tutorial.checks.engine.compare import describe
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Value, Work
+
+
+class Slip(NamedTuple):
+    """A misconception that a wrong answer shows."""
+
+    name: str  # a few words that fit after "It looks like"
+    says: str  # one to three sentences that explain it
 
 
 @dataclass(frozen=True)
 class Question:
     """One question of an exercise with a pencil.
 
-    A likely wrong answer has a text that begins with the mistake's name, which fits after "It looks like", and goes on
-    with sentences that explain it. Lists are written as tuples there.
+    The likely wrong answers are keys, with lists written as tuples.
     """
 
     answer: Value  # a number, or a list or tuple of numbers; whole numbers must be met exactly
     advice: str  # what to say to a wrong answer that isn't one of the likely ones
     reread: str = ""  # the section that explains the likely ones, as in Mistake
-    wrong: Mapping[Any, str] = field(default_factory=dict)  # the likely ones, {answer: text}
+    wrong: Mapping[Any, Slip] = field(default_factory=dict)  # the likely ones
 
 
 def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question], tolerance: float = 1e-5) -> Exercise:
     """An exercise of questions, by their keys; a report never shows the right answers."""
-    explained: dict[tuple[str, str], dict[str, Any]] = {}  # one mistake may show in several answers
+    explained: dict[tuple[Slip, str], dict[str, Any]] = {}  # one slip may show in several answers
     for key, question in questions.items():
-        for answer, text in question.wrong.items():
-            explained.setdefault((text, question.reread), {})[key] = answer
-    mistakes = []
-    for (text, reread), wrong in explained.items():
-        title, says = text.split(". ", maxsplit=1)
-        mistakes.append(Mistake(title, says, reread, wrong))
+        for answer, slip in question.wrong.items():
+            explained.setdefault((slip, question.reread), {})[key] = answer
     return Exercise(
         name=name,
         lesson=lesson,
@@ -43,7 +45,7 @@ def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question
         observe=answers,
         tolerance=tolerance,
         advice={key: question.advice for key, question in questions.items()},
-        mistakes=tuple(mistakes),
+        mistakes=tuple(Mistake(*slip, reread, wrong) for (slip, reread), wrong in explained.items()),
     )
 
 

@@ -37,19 +37,19 @@ def layer_with_dropout(work: Work, case: Case, p: float = 0.0) -> Observation:
     results = output.detach().flatten(1)
     different = len(results.mul(1000).round().unique(dim=0))
     values = {
-        "what the first number can be, in eval mode,": distinct_numbers(in_eval.flatten(1)[:, 0], 3),
-        "the number of different results of equal inputs, in training,": str(different) if different <= FEW else "many",
-        "the path of the gradient, in training,": "whole" if another.requires_grad else "cut",
+        "what the first number can be (in eval mode)": distinct_numbers(in_eval.flatten(1)[:, 0], 3),
+        "the number of different results of equal inputs (in training)": str(different) if different <= FEW else "many",
+        "the path of the gradient (in training)": "whole" if another.requires_grad else "cut",
     }
     if different > 1:
-        values["the result of another call, in training,"] = (
+        values["the result of another call (in training)"] = (
             "the same" if torch.equal(output, another) else "another one"
         )
     if 1 < different <= FEW:
         zeros = int((results[:, 0] == 0).sum())
         share = f"{zeros / len(x):.2g}" if is_improbable(zeros, len(x), p) else f"{p:g}"
-        values["what the first number can be, in training,"] = distinct_numbers(results[:, 0], 3)
-        values["how often the first number is 0, in training,"] = share
+        values["what the first number can be (in training)"] = distinct_numbers(results[:, 0], 3)
+        values["how often the first number is 0 (in training)"] = share
     return Observation(values, changed_argument=changed_argument([x], [argument]))
 
 

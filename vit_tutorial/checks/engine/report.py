@@ -54,7 +54,7 @@ def _wrong_inputs(trial: Trial) -> list[str]:
     if every == 1:
         return []
     if many == 1:
-        return [wrap(f"Nothing wrong was found with the other inputs ({every - 1}).")]
+        return [wrap(f"The other {every - 1} inputs are right." if every > 2 else "The other input is right.")]
     rows = [(attempt.case.label, _word(attempt)) for attempt in trial.wrong]
     if many == every and len({word for _, word in rows}) == 1:
         return [wrap(f"Found wrong with all {every} inputs.")]

@@ -76,7 +76,7 @@ def _apply(finder: Finder, wrong: WrongTensor, tolerance: float) -> str:
     if _same(wrong.actual, wrong.right, tolerance):  # the right numbers, of another kind
         return ""
     sentence = finder(wrong.right, wrong.actual, tolerance)
-    return f"{wrong.name.rstrip(',')}: {sentence}" if sentence and wrong.name != "result" else sentence
+    return f"{wrong.name}: {sentence}" if sentence and wrong.name != "result" else sentence
 
 
 def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
