@@ -1,6 +1,7 @@
 """Fine-tuning: which parts change and how fast, pixels that must be the checkpoint's, and what a run leaves."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -99,21 +100,22 @@ def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path):
         assert tensor.equal(again.state_dict()[name]), name
 
 
-def gradients(model, digits, recompute):
+def gradients(model, digits, context):
     """Of one batch, dropout and drop path included, and how often each block ran."""
     images, labels = digits.train.batch()
     calls = []
     for block in model.blocks:
         block.norm2.register_forward_hook(lambda *_: calls.append(1))
     torch.manual_seed(0)
-    with layers.recomputed_blocks(model, recompute):
+    with context:
         torch.nn.functional.cross_entropy(model(images), labels).backward()
     return [parameter.grad for parameter in model.parameters()], len(calls) / len(model.blocks)
 
 
 def test_recomputed_blocks_have_the_same_gradients(digits):
-    kept, once = gradients(small(dropout=0.1, drop_path=0.2), digits, False)
-    again, twice = gradients(small(dropout=0.1, drop_path=0.2), digits, True)
+    kept, once = gradients(small(dropout=0.1, drop_path=0.2), digits, nullcontext())
+    model = small(dropout=0.1, drop_path=0.2)
+    again, twice = gradients(model, digits, layers.activation_checkpointing(model))
     assert (once, twice) == (1, 2)
     assert all(one.equal(other) for one, other in zip(kept, again, strict=True))
 

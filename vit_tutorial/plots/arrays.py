@@ -49,10 +49,10 @@ def bare(ax: Axes) -> None:
     ax.spines[:].set_visible(False)
 
 
-def overlay(picture: Array, weights: Array, most: float = 0.0) -> Array:
-    """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W); hottest at ``most``, or at its largest."""
+def overlay(picture: Array, weights: Array) -> Array:
+    """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W)."""
     H, W = picture.shape[:2]
-    strength = weights / max(most or float(weights.max()), 1e-12)
+    strength = weights / max(float(weights.max()), 1e-12)
     strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
     mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
     mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]

@@ -109,22 +109,22 @@ def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> N
             plus, top = y + 1.95, y + 3.3
         below = y
         for text, colour, height, rise in boxes:
-            _arrow(ax, (x, below), (x, y + rise - height / 2))
-            _box(ax, (x, y + rise), (2.5, height), text, colour)
+            arrow(ax, (x, below), (x, y + rise - height / 2))
+            box(ax, (x, y + rise), (2.5, height), text, colour)
             below = y + rise + height / 2
-        _arrow(ax, (x, below), (x, plus - 0.17), stream)
+        arrow(ax, (x, below), (x, plus - 0.17), stream)
         _plus(ax, (x, plus))
         _detour(ax, (x, y + 0.32), (x, plus), x - 1.75)
         if norm == "pre":
             ax.text(x - 1.85, (y + plus) / 2, "unchanged", ha="right", va="center", rotation=90, fontsize=9)
         if norm == "post":
-            _arrow(ax, (x, plus + 0.17), (x, plus + 0.55))
-            _box(ax, (x, plus + 0.76), (2.5, 0.42), "layer norm", SOFT["norm"])
+            arrow(ax, (x, plus + 0.17), (x, plus + 0.55))
+            box(ax, (x, plus + 0.76), (2.5, 0.42), "layer norm", SOFT["norm"])
             out_of = plus + 0.97
         else:
             out_of = plus + 0.17
         if part is mlp:
-            _arrow(ax, (x, out_of), (x, top + 0.3))
+            arrow(ax, (x, out_of), (x, top + 0.3))
         else:
             ax.plot([x, x], [out_of, top + 0.3], color="#555555", linewidth=1.3)
         if norm == "pre":
@@ -139,30 +139,30 @@ def attention_flow(config: Sizes) -> Figure:
     T, D, h = config.num_tokens, config.dim, config.num_heads
     d = D // h
     figure, ax = canvas(WIDTH, 4.7, (0.3, 18.0), (0.2, 7.1))
-    _box(ax, (1.1, 3.6), (1.3, 0.9), "x", SOFT["plain"])
+    box(ax, (1.1, 3.6), (1.3, 0.9), "x", SOFT["plain"])
     ax.text(1.1, 2.9, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
-    _arrow(ax, (1.75, 3.6), (2.4, 3.6))
-    _box(ax, (3.4, 3.6), (2.0, 1.2), f"linear\n{D} → 3 · {D}", SOFT["plain"])
+    arrow(ax, (1.75, 3.6), (2.4, 3.6))
+    box(ax, (3.4, 3.6), (2.0, 1.2), f"linear\n{D} → 3 · {D}", SOFT["plain"])
     ax.text(4.0, 5.5, f"split into\n{h} heads of {d}", ha="center", va="center", fontsize=9)
     for name, role, y in (("q", "query", 6.0), ("k", "key", 3.6), ("v", "value", 1.2)):
-        _arrow(ax, (4.4, 3.6), (5.6, y))
-        _box(ax, (6.2, y), (1.2, 0.9), name, SOFT[role], PALETTE[role])
+        arrow(ax, (4.4, 3.6), (5.6, y))
+        box(ax, (6.2, y), (1.2, 0.9), name, SOFT[role], PALETTE[role])
         ax.text(6.2, y - 0.68, f"(B, {h}, {T}, {d})", ha="center", va="center", fontsize=9)
-    _arrow(ax, (6.8, 6.0), (8.2, 5.0))
-    _arrow(ax, (6.8, 3.6), (8.2, 4.6))
-    _box(ax, (9.1, 4.8), (1.8, 0.9), "q kᵀ / √d", SOFT["plain"])
+    arrow(ax, (6.8, 6.0), (8.2, 5.0))
+    arrow(ax, (6.8, 3.6), (8.2, 4.6))
+    box(ax, (9.1, 4.8), (1.8, 0.9), "q kᵀ / √d", SOFT["plain"])
     ax.text(9.1, 5.62, "Eq. 6: every query\nwith every key", ha="center", va="center", fontsize=9)
-    _arrow(ax, (10.0, 4.8), (12.1, 4.8), f"(B, {h}, {T}, {T})", "above")
-    _box(ax, (12.9, 4.8), (1.6, 0.9), "softmax", SOFT["plain"])
+    arrow(ax, (10.0, 4.8), (12.1, 4.8), f"(B, {h}, {T}, {T})", "above")
+    box(ax, (12.9, 4.8), (1.6, 0.9), "softmax", SOFT["plain"])
     ax.text(12.9, 5.62, "each row\nsums to 1", ha="center", va="center", fontsize=9)
-    _arrow(ax, (12.9, 4.35), (12.9, 2.85), f"(B, {h}, {T}, {T})")
-    _arrow(ax, (6.8, 1.2), (12.0, 2.3))
-    _box(ax, (12.9, 2.4), (1.8, 0.9), "weights · v", SOFT["plain"])
+    arrow(ax, (12.9, 4.35), (12.9, 2.85), f"(B, {h}, {T}, {T})")
+    arrow(ax, (6.8, 1.2), (12.0, 2.3))
+    box(ax, (12.9, 2.4), (1.8, 0.9), "weights · v", SOFT["plain"])
     ax.text(12.9, 1.62, "Eq. 7: the values,\nmixed", ha="center", va="center", fontsize=9)
-    _arrow(ax, (13.8, 2.4), (16.0, 2.4), f"(B, {h}, {T}, {d})", "above")
-    _box(ax, (16.9, 2.4), (1.8, 1.5), f"join heads,\nlinear\n{D} → {D}", SOFT["plain"])
-    _arrow(ax, (16.9, 3.15), (16.9, 4.35))
-    _box(ax, (16.9, 4.8), (1.8, 0.9), "output", SOFT["plain"])
+    arrow(ax, (13.8, 2.4), (16.0, 2.4), f"(B, {h}, {T}, {d})", "above")
+    box(ax, (16.9, 2.4), (1.8, 1.5), f"join heads,\nlinear\n{D} → {D}", SOFT["plain"])
+    arrow(ax, (16.9, 3.15), (16.9, 4.35))
+    box(ax, (16.9, 4.8), (1.8, 0.9), "output", SOFT["plain"])
     ax.text(16.9, 5.5, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
     return figure
 
@@ -178,10 +178,10 @@ def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
         for parts in (_attention_branch(config), _mlp_branch(config)):
             bottom = y
             for text, face, new in parts:
-                _arrow(ax, (x, y), (x, y + 0.2))
-                _box(ax, (x, y + 0.41), (2.3, 0.42), text, SOFT[face], NEW if new else "#9A9A9A", fontsize=9)
+                arrow(ax, (x, y), (x, y + 0.2))
+                box(ax, (x, y + 0.41), (2.3, 0.42), text, SOFT[face], NEW if new else "#9A9A9A", fontsize=9)
                 y += 0.62
-            _arrow(ax, (x, y), (x, y + 0.18))
+            arrow(ax, (x, y), (x, y + 0.18))
             y += 0.35
             _plus(ax, (x, y))
             _detour(ax, (x, bottom + 0.07), (x, y), x - 1.35)
@@ -250,10 +250,10 @@ def tensor_map(config: Sizes) -> Figure:
     equations = ["", "", "Eq. 1", "Eq. 2 and 3", "Eq. 4", "", ""]
     figure, ax = canvas(WIDTH, 0.72 * len(rows) + 0.2, (0, 12), (-len(rows) + 0.45, 0.55))
     for row, (name, shape, turns, colour) in enumerate(rows):
-        _box(ax, (2.1, -row), (2.6, 0.52), name, SOFT[colour])
+        box(ax, (2.1, -row), (2.6, 0.52), name, SOFT[colour])
         ax.text(3.6, -row, shape, va="center", family="monospace")
         if turns:
-            _arrow(ax, (2.1, -row - 0.26), (2.1, -row - 0.74))
+            arrow(ax, (2.1, -row - 0.26), (2.1, -row - 0.74))
             ax.text(6.3, -row - 0.5, turns, va="center", color="#555555")
             ax.plot([2.3, 6.15], [-row - 0.5, -row - 0.5], color="#D8D8D8", linewidth=1)
             ax.text(11.9, -row - 0.5, equations[row], va="center", ha="right", color="#555555")
@@ -264,7 +264,8 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
-def _box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = "#9A9A9A", fontsize: int = 11) -> None:
+def box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = "#9A9A9A", fontsize: int = 11) -> None:
+    """A rounded box with a text in it."""
     (x, y), (width, height) = centre, size
     style = "round,pad=0,rounding_size=0.08"
     corner = (x - width / 2, y - height / 2)
@@ -272,10 +273,11 @@ def _box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str =
     ax.text(x, y, text, ha="center", va="center", linespacing=1.2, fontsize=fontsize)
 
 
-def _arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["right", "above"] = "right") -> None:
-    arrow = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0)
-    arrow.set(color="#555555", linewidth=1.3)
-    ax.add_patch(arrow)
+def arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["right", "above"] = "right") -> None:
+    """An arrow, and the shape of the tensor that it carries beside it."""
+    line = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0)
+    line.set(color="#555555", linewidth=1.3)
+    ax.add_patch(line)
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
     if place == "right":
         ax.text(x + 0.12, y, shape, ha="left", va="center", fontsize=9)
@@ -286,7 +288,7 @@ def _arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["
 def _detour(ax: Axes, start: Point, end: Point, x: float) -> None:
     """The residual: out of the stream, up beside the branch, and back into the +."""
     ax.plot([start[0], x, x], [start[1], start[1], end[1]], color="#555555", linewidth=1.3, solid_capstyle="butt")
-    _arrow(ax, (x, end[1]), (end[0] - 0.17, end[1]))
+    arrow(ax, (x, end[1]), (end[0] - 0.17, end[1]))
 
 
 def _plus(ax: Axes, centre: Point) -> None:

@@ -38,9 +38,7 @@ def show(figure: Figure, alt: str, caption: str = "") -> None:
     display({"image/png": png, "text/plain": alt}, metadata, caption)
 
 
-def show_slider(
-    figures: Mapping[str, Figure], alt: str, caption: str = "", *, label: str, palette: bool = True
-) -> None:
+def show_slider(figures: Mapping[str, Figure], alt: str, caption: str = "", *, label: str) -> None:
     """Display figures of one size behind a slider: dragged, or moved by the arrow keys.
 
     It needs no kernel: JupyterLab and the book run its script; where scripts are stripped, the first figure stays.
@@ -50,14 +48,13 @@ def show_slider(
         alt: what the pictures show, and what changes along the slider.
         caption: a line below, in Markdown.
         label: of the slider, as in "patch size".
-        palette: 256 colours where the mean pixel shows no difference; False: small bright spots keep their colour.
 
     Raises:
         ValueError: an empty ``alt``, or fewer than two figures.
     """
     if len(figures) < 2:
         raise ValueError(f"a slider needs at least two figures, got {len(figures)}: show() displays one")
-    pictures = {name: _png(figure, alt, palette) for name, figure in figures.items()}
+    pictures = {name: _png(figure, alt) for name, figure in figures.items()}
     frames = [{"name": name, "src": f"data:image/png;base64,{png}"} for name, (png, _, _) in pictures.items()]
     first = frames[0].pop("src")
     width = max(width for _, width, _ in pictures.values())
@@ -85,13 +82,13 @@ def uri(picture: Any) -> str:
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _png(figure: Figure, alt: str, palette: bool = True) -> tuple[str, int, int]:
+def _png(figure: Figure, alt: str) -> tuple[str, int, int]:
     """A figure as PNG, in base64, with its width and height in pixels of the page."""
     if not alt.strip():
         raise ValueError("alt is empty: say in a sentence what the picture shows")
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI, facecolor=PALETTE["paper"], bbox_inches="tight", pad_inches=0.08)
-    png = _lighter(out.getvalue()) if palette else out.getvalue()
+    png = _lighter(out.getvalue())
     width, height = (int.from_bytes(png[start : start + 4], "big") // 2 for start in (16, 20))  # as the file says
     return base64.b64encode(png).decode(), width, height
 

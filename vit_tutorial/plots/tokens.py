@@ -19,8 +19,7 @@ def mosaic(image: Any, owner: Any) -> np.ndarray:
     Returns:
         (3, H, W).
     """
-    picture = as_picture(image)  # (H, W) or (H, W, 3)
-    colours = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)  # (H, W, 3)
+    colours = as_picture(image)  # (H, W, 3)
     tokens = as_array(owner).astype(int)  # (rows, columns)
     high, wide = colours.shape[0] // tokens.shape[0], colours.shape[1] // tokens.shape[1]
     of_pixel = tokens.repeat(high, axis=0).repeat(wide, axis=1)  # (H, W)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from vit_tutorial.plots.arrays import as_picture
-from vit_tutorial.plots.drawings import SOFT, _arrow, _box
+from vit_tutorial.plots.drawings import SOFT, arrow, box
 from vit_tutorial.plots.style import PALETTE, styled
 
 
@@ -25,17 +25,17 @@ def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
     n = len(images)
     figure = Figure((0.72 * (n + 6.1), 0.72 * (n + 3.3)))
     axes = figure.add_axes((0, 0, 1, 1))
-    _box(axes, (2.2, n / 2), (1.5, n - 0.1), "picture\ntower:\na ViT", SOFT["query"])
-    _box(axes, (4 + n / 2, -1.75), (n - 0.1, 0.8), "caption tower", SOFT["key"])
+    box(axes, (2.2, n / 2), (1.5, n - 0.1), "picture\ntower:\na ViT", SOFT["query"])
+    box(axes, (4 + n / 2, -1.75), (n - 0.1, 0.8), "caption tower", SOFT["key"])
     for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
         axes.imshow(as_picture(image), extent=(0, 0.9, i + 0.95, i + 0.05))
-        _arrow(axes, (0.95, i + 0.5), (1.4, i + 0.5))
-        _arrow(axes, (2.98, i + 0.5), (3.3, i + 0.5))
-        _box(axes, (3.6, i + 0.5), (0.55, 0.6), f"p{i + 1}", SOFT["query"])
+        arrow(axes, (0.95, i + 0.5), (1.4, i + 0.5))
+        arrow(axes, (2.98, i + 0.5), (3.3, i + 0.5))
+        box(axes, (3.6, i + 0.5), (0.55, 0.6), f"p{i + 1}", SOFT["query"])
         axes.text(4.5 + i, -2.85, caption, ha="center", va="center", fontsize=10)
-        _arrow(axes, (4.5 + i, -2.5), (4.5 + i, -2.17))
-        _arrow(axes, (4.5 + i, -1.32), (4.5 + i, -0.8))
-        _box(axes, (4.5 + i, -0.48), (0.55, 0.6), f"c{i + 1}", SOFT["key"])
+        arrow(axes, (4.5 + i, -2.5), (4.5 + i, -2.17))
+        arrow(axes, (4.5 + i, -1.32), (4.5 + i, -0.8))
+        box(axes, (4.5 + i, -0.48), (0.55, 0.6), f"c{i + 1}", SOFT["key"])
         for j in range(n):
             own = i == j
             cell = Rectangle(

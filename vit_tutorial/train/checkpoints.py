@@ -44,8 +44,8 @@ def check_free(folder: str | os.PathLike[str], resume: bool) -> None:
     check_writable(path)
 
 
-class Weights:
-    """Weights beside a model's own, as a part of a run's state; none at first."""
+class BestWeights:
+    """The weights of the best epoch so far, as a part of a run's state; none at first."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}

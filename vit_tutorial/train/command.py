@@ -20,7 +20,7 @@ from vit_tutorial.patches import Size
 from vit_tutorial.train import report
 from vit_tutorial.train.checkpoints import check_free
 from vit_tutorial.train.loop import fit
-from vit_tutorial.train.results import kept_row
+from vit_tutorial.train.results import final_row
 from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
@@ -52,10 +52,10 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
             resume=options.resume,
             log_with=options.log_with,
         )
-        kept = kept_row(history, recipe.keep)
+        final = final_row(history, recipe.keep)
         _note(
-            f"the weights are those after epoch {kept['epoch']:.0f} of {recipe.epochs}, the {recipe.keep} one, with a "
-            f"{seen.tested_on} accuracy of {kept['test_accuracy']:.2%}"
+            f"the weights are those after epoch {final['epoch']:.0f} of {recipe.epochs}, the {recipe.keep} one, with a "
+            f"{seen.tested_on} accuracy of {final['test_accuracy']:.2%}"
         )
         _report(model, data, options.out, sum(row["seconds"] for row in history))
 

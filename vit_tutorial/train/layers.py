@@ -84,7 +84,8 @@ def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> tuple
     """
     if not (recipe.freeze or recipe.head_first or recipe.layer_decay < 1):
         return groups, [LayerRate() for _ in groups]
-    depth = _checked_depth(model, recipe)
+    _check_layers(model, recipe)
+    depth = len(getattr(model, "blocks", ()))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     by_layer: dict[tuple[int, float], list[nn.Parameter]] = {}
     for group in groups:
@@ -99,14 +100,12 @@ def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> tuple
     return [{"params": parameters, "weight_decay": decay} for (_, decay), parameters in by_layer.items()], rates
 
 
-def _checked_depth(model: nn.Module, recipe: Recipe) -> int:
-    """How many blocks a model has; a ValueError if the recipe needs a part that it lacks."""
+def _check_layers(model: nn.Module, recipe: Recipe) -> None:
+    """Raise a ValueError if the recipe needs a part that the model lacks."""
     if not any(name.startswith("head.") for name, _ in model.named_parameters()):
         raise ValueError("freeze, head_first and layer_decay need a model with a head: vt.load(..., num_classes=K)")
-    depth = len(getattr(model, "blocks", ()))
-    if recipe.layer_decay < 1 and not depth:
+    if recipe.layer_decay < 1 and not getattr(model, "blocks", ()):
         raise ValueError(f"layer_decay={recipe.layer_decay} needs a model with blocks, got {type(model).__name__}")
-    return depth
 
 
 def layer_of(name: str, depth: int) -> int:
@@ -125,14 +124,14 @@ def set_shares(optimizer: torch.optim.Optimizer, rates: list[LayerRate], epoch: 
 
 
 @contextmanager
-def recomputed_blocks(model: nn.Module, recompute: bool) -> Iterator[None]:
-    """Inside, with ``recompute``, the backward pass computes each block again: its activations aren't kept.
+def activation_checkpointing(model: nn.Module) -> Iterator[None]:
+    """Inside, the backward pass computes each block again: its activations aren't kept.
 
     Raises:
         ValueError: a model without blocks.
     """
-    blocks = list(getattr(model, "blocks", ())) if recompute else []
-    if recompute and not blocks:
+    blocks = list(getattr(model, "blocks", ()))
+    if not blocks:
         raise ValueError(f"recompute needs a model with blocks, got {type(model).__name__}")
     for block in blocks:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
@@ -144,9 +143,9 @@ def recomputed_blocks(model: nn.Module, recompute: bool) -> Iterator[None]:
 
 
 @contextmanager
-def head_alone(model: nn.Module, freeze: bool) -> Iterator[None]:
-    """Inside, with ``freeze``, nothing but the head has gradients."""
-    body = [p for name, p in model.named_parameters() if freeze and p.requires_grad and not name.startswith("head.")]
+def frozen_body(model: nn.Module) -> Iterator[None]:
+    """Inside, nothing but the head has gradients."""
+    body = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith("head.")]
     for parameter in body:
         parameter.requires_grad_(False)
     try:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -25,19 +25,19 @@ from vit_tutorial.data.augment import Augmentation, ImageChange
 from vit_tutorial.options.recipe import Recipe, Tracker
 from vit_tutorial.options.train import MAX_WORKERS
 from vit_tutorial.train.batches import Batches, seed_of
-from vit_tutorial.train.checkpoints import Checkpoint, History, Weights, settings
+from vit_tutorial.train.checkpoints import BestWeights, Checkpoint, History, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
 from vit_tutorial.train.layers import (
     LayerRate,
+    activation_checkpointing,
     check_classes,
     check_preprocess,
-    head_alone,
+    frozen_body,
     layer_groups,
-    recomputed_blocks,
     set_shares,
 )
 from vit_tutorial.train.progress import progress_bar
-from vit_tutorial.train.results import kept_row, named_by_split, save_run
+from vit_tutorial.train.results import named_by_split, save_run
 from vit_tutorial.weights import check_savable
 
 SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces
@@ -148,14 +148,15 @@ def fit(
     checkpoint = Checkpoint(out, accelerator)
     state = checkpoint.read(resume)
     run = _prepared(model, data, recipe, batches, accelerator)
-    best = Weights()
+    best = BestWeights()
     parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
     chosen = settings(recipe, random_changes, data, model)
     history = checkpoint.restore(state, chosen, parts)
     with tracking(accelerator, recipe, log_with):
         for row in _epochs(run, history, progress):
+            is_best = all(row["test_accuracy"] > earlier["test_accuracy"] for earlier in history)
             history.append(row)
-            if recipe.keep == "best" and row is kept_row(history, recipe.keep):
+            if recipe.keep == "best" and is_best:
                 best.load_state_dict(run.average.module.state_dict())
             checkpoint.save(chosen, parts, history)
             accelerator.log(named_by_split(row, data), step=len(history))
@@ -174,7 +175,18 @@ def _prepared(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, ac
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
     weights = class_weights(data.train.labels, len(data.classes)) if recipe.class_weights else None
     weights = None if weights is None else weights.to(accelerator.device)
-    return Run(model, model, weights, average, optimizer, rates, batches, data, recipe, accelerator)
+    return Run(
+        model=model,
+        forward=model,  # until it is prepared, in _epochs
+        class_weights=weights,
+        average=average,
+        optimizer=optimizer,
+        rates=rates,
+        batches=batches,
+        data=data,
+        recipe=recipe,
+        accelerator=accelerator,
+    )
 
 
 def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, float]]:
@@ -182,8 +194,8 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
     recipe, steps = run.recipe, len(run.batches)
     visible = progress and run.accelerator.is_main_process
     with (
-        head_alone(run.model, recipe.freeze),
-        recomputed_blocks(run.model, recipe.recompute),
+        frozen_body(run.model) if recipe.freeze else nullcontext(),
+        activation_checkpointing(run.model) if recipe.recompute else nullcontext(),
         progress_bar(recipe.epochs * steps, len(history) * steps, visible) as show,
     ):
         forward = run.accelerator.prepare(run.model)  # averages the gradients over the processes, if there are several
@@ -256,10 +268,9 @@ def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """AdamW's two groups: matrices and kernels decay; biases, norms, the class token and positions do not.
 
-    What has no gradient is in neither.
-
-    Decay would pull these towards zero, where they have no reason to be. DeiT and timm (``no_weight_decay``) do the
-    same, and so does Google's big_vision, which decays kernels alone.
+    Weight decay would pull biases, norms, class token and positions towards zero without reason: DeiT and timm
+    (``no_weight_decay``) leave them out as well, and big_vision decays kernels alone. What has no gradient is in
+    neither group.
     """
     decayed: list[nn.Parameter] = []
     free: list[nn.Parameter] = []

@@ -93,7 +93,7 @@ def lines(report: Report, classes: Sequence[str]) -> str:
 def save(folder: str | Path, report: Report, data: Data) -> list[str]:
     """Write confusion.csv, confusion.png (of up to 30 classes) and mistakes.html; the names of the files.
 
-    A class whose name the figure can't write is called by its number there, which is in the table.
+    Where the font lacks a letter of a class's name, the figure shows its number; confusion.csv has both.
     """
     from vit_tutorial import plots
     from vit_tutorial.plots.style import writable
@@ -121,7 +121,7 @@ def page(report: Report, data: Data) -> str:
     wrong = int(report.counts.sum() - report.counts.diagonal().sum())
     summary = f"{counted(wrong, 'mistake')} in {counted(len(data.test), 'test image')}."
     if wrong > WORST:
-        summary += f" Here are the {WORST} of which the model was surest."
+        summary += f" These are the {WORST} the model was most sure of."
     items = []
     for place, answer, sure in report.mistakes:
         image, label = data.test[place]  # (C, H, W)

@@ -21,7 +21,7 @@ from vit_tutorial.vit import ViT
 from vit_tutorial.weights import save
 
 
-def kept_row(history: History, keep: Keep) -> Row:
+def final_row(history: History, keep: Keep) -> Row:
     """The row of the epoch whose weights a run ends with: the last, or the best, the first among equals."""
     return max(history, key=lambda row: row["test_accuracy"]) if keep == "best" else history[-1]
 
@@ -39,11 +39,11 @@ def save_run(
     out, split = Path(folder), data.tested_on
     preprocess = data.preprocess or Preprocessing(data.image_size, data.mean, data.std)
     rows = [named_by_split(row, data) for row in history]
-    kept = kept_row(history, settings["keep"])
-    about = f"Trained on {data.name}; {split} accuracy {kept['test_accuracy']:.2%} after epoch {kept['epoch']:.0f}."
+    final = final_row(history, settings["keep"])
+    about = f"Trained on {data.name}; {split} accuracy {final['test_accuracy']:.2%} after epoch {final['epoch']:.0f}."
     save(model, out, classes=data.classes, preprocess=preprocess, about=about)
     run = {name: "inf" if value == math.inf else value for name, value in settings.items()}  # JSON has no infinity
-    run |= {f"{split}_accuracy": kept["test_accuracy"], "kept_epoch": kept["epoch"]}
+    run |= {f"{split}_accuracy": final["test_accuracy"], "kept_epoch": final["epoch"]}
     run |= {"test_files": list(data.test_files)}
     write(out / "run.json", (json.dumps(run, indent=2) + "\n").encode())
     write(out / "history.csv", _table(rows))
