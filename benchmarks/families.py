@@ -42,7 +42,7 @@ SIZES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
     "patch_size": 8, "vocab_size": 99, "max_position_embeddings": 16, "projection_size": 32, "projection_dim": 16,
 }  # fmt: skip
-Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], convert.Twin]]
+Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], convert.LibraryModel]]
 
 
 def of_timm() -> Iterator[Case]:
@@ -50,7 +50,7 @@ def of_timm() -> Iterator[Case]:
     for module in MODULES:
         for name in timm.list_models(module=module):
             family = re.sub(r"_+", "_", SIZE.sub("_", f"{name}_")).strip("_")
-            yield "timm", family, name, lambda name=name: small(name), timm_models.twin
+            yield "timm", family, name, lambda name=name: small(name), timm_models.describe
 
 
 def small(name: str) -> nn.Module:
@@ -74,7 +74,7 @@ def of_transformers() -> Iterator[Case]:
         for kind, names in mapping.items():
             for name in (names,) if isinstance(names, str) else names:
                 if has_patches(kind):
-                    yield "transformers", kind, name, lambda name=name: tiny(name), transformers_models.twin
+                    yield "transformers", kind, name, lambda name=name: tiny(name), transformers_models.describe
 
 
 def has_patches(kind: str) -> bool:
@@ -111,7 +111,7 @@ def randomise(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.Twin]) -> tuple[str, str]:
+def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.LibraryModel]) -> tuple[str, str]:
     """Whether it is equal or refused, and why; or not built, by the library itself."""
     try:
         theirs = randomise(build())
@@ -119,8 +119,8 @@ def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.
         return "not built", f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
     try:
         with loading.errors_named("it"):
-            twin = read(theirs)
-            proof.prove(convert.model_of(twin), twin)
+            original = read(theirs)
+            proof.prove(convert.model_of(original), original)
     except ValueError as error:
         return "refused", str(error).removeprefix("it: ")
     return "equal", ""

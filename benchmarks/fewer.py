@@ -36,7 +36,7 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import Choose, FewerTokens
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 Call = Callable[[], object]
 
@@ -120,7 +120,7 @@ def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
     return (images, labels) if name.startswith("shapes") else (images[::5], labels[::5])
 
 
-def loaded(name: str) -> Trained:
+def loaded(name: str) -> LoadedModel:
     return vt.load(f"runs/{RUNS[name][0]}" if name in RUNS else name)
 
 

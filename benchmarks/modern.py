@@ -39,7 +39,7 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():  # a layer scale of 0.00001 would hide a difference
         for parameter in theirs.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    ours = convert.model_of(timm_models.twin(theirs))
+    ours = convert.model_of(timm_models.describe(theirs))
     return ours, theirs
 
 

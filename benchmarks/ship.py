@@ -36,7 +36,7 @@ from torch import Tensor, nn
 import vit_tutorial as vt
 from vit_tutorial.export import formats
 from vit_tutorial.export.quantise import fake_quantise, integer_layers
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 
@@ -78,7 +78,7 @@ INT8 = {
 ROUNDS, LEAST = 15, 0.02  # rounds; seconds that one measurement takes at least
 
 
-def forms(trained: Trained, folder: Path, some: Tensor) -> Iterator[tuple[str, Answer, int]]:
+def forms(trained: LoadedModel, folder: Path, some: Tensor) -> Iterator[tuple[str, Answer, int]]:
     """Name, what to call, and bytes on disk; ``some`` images (n, C, H, W), normalised, set the convolutions' ranges."""
     model = trained.model
     size = 4 * sum(p.numel() for p in model.parameters())

@@ -12,9 +12,11 @@ Module = TypeVar("Module", bound=nn.Module)
 BUILDERS = {
     "timm": weights.timm_model, "torchvision": weights.torchvision_model, "transformers": weights.huggingface_model,
 }  # fmt: skip
-TWINS = {
-    "timm": timm_models.twin, "torchvision": torchvision_models.twin, "transformers": transformers_models.twin,
-}  # fmt: skip
+DESCRIBE = {
+    "timm": timm_models.describe,
+    "torchvision": torchvision_models.describe,
+    "transformers": transformers_models.describe,
+}
 
 
 @torch.no_grad()
@@ -53,4 +55,4 @@ def logits(model: nn.Module, images: Tensor) -> Tensor:
 def under_our_names(peer: str, theirs: nn.Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
     """What a peer's parameters are called by, such as their gradients, under our names."""
     prefix = "vit." if peer == "transformers" else ""
-    return tables.to_ours(TWINS[peer](theirs).table, {name.removeprefix(prefix): v for name, v in values.items()})
+    return tables.to_ours(DESCRIBE[peer](theirs).table, {name.removeprefix(prefix): v for name, v in values.items()})

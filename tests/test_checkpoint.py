@@ -31,15 +31,15 @@ PIXELS = Preprocessing((8, 8), (0.5,), (0.25,))
 @pytest.fixture(scope="module", params=NAMES)
 def shipped(request):
     """Name, folder and config of one model of the package."""
-    folder = checkpoint.SHIPPED / request.param
+    folder = checkpoint.BUNDLED / request.param
     return request.param, folder, json.loads((folder / "config.json").read_text())
 
 
 def test_these_come_with_the_package():
     names = [*NAMES, "cifar10", "digits-patch2", "photographs"]
-    assert checkpoint.shipped() == sorted(names)
-    assert sum(file.stat().st_size for file in checkpoint.SHIPPED.rglob("*.*")) <= 8_000_000
-    kinds = {name: json.loads((checkpoint.SHIPPED / name / "config.json").read_text())["kind"] for name in names}
+    assert checkpoint.bundled_models() == sorted(names)
+    assert sum(file.stat().st_size for file in checkpoint.BUNDLED.rglob("*.*")) <= 8_000_000
+    kinds = {name: json.loads((checkpoint.BUNDLED / name / "config.json").read_text())["kind"] for name in names}
     assert kinds == {name: "hybrid" if name == "cifar10" else "vit" for name in names}
 
 
@@ -61,7 +61,7 @@ def test_its_accuracy_on_the_test_split_is_what_it_claims(shipped):
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_models_of_photographs_answer_the_pictures_that_come_with_the_package(name):
-    folder = checkpoint.SHIPPED / name
+    folder = checkpoint.BUNDLED / name
     config = json.loads((folder / "config.json").read_text())
     model, classes, preprocess = vt.load(name)
     assert (folder / "model.safetensors").stat().st_size <= 3_000_000
@@ -103,7 +103,7 @@ def test_what_is_saved_is_loaded(tmp_path_factory, config, crop, named):
     folder = tmp_path_factory.mktemp("saved")
     model = randomise(modern.build(config)).eval()
     pixels = Preprocessing(vt.patches.as_pair(config.image_size, "image_size"), (0.5,) * config.in_channels,
-                           (0.2,) * config.in_channels, crop, "bilinear", left_over=(1, 2))  # fmt: skip
+                           (0.2,) * config.in_channels, crop, "bilinear", cropped_edge=(1, 2))  # fmt: skip
     classes = tuple(f"name {k}" for k in range(config.num_classes)) if named else ()
     vt.save(model, folder, classes=classes, preprocess=pixels, about="From a test.")
     found = vt.load(folder)
@@ -225,7 +225,7 @@ def test_what_save_needs(tmp_path, refuses):
 
 @pytest.fixture
 def folder(tmp_path):
-    return Path(shutil.copytree(checkpoint.SHIPPED / "digits", tmp_path / "mine"))
+    return Path(shutil.copytree(checkpoint.BUNDLED / "digits", tmp_path / "mine"))
 
 
 def change_config(folder, **changes):

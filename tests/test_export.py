@@ -13,7 +13,7 @@ import vit_tutorial as vt
 from vit_tutorial import data, export, hybrid, modern
 from vit_tutorial.export import command, formats
 from vit_tutorial.options.export import ExportOptions
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 SMALL = {"image_size": 8, "patch_size": 4, "dim": 32, "depth": 1, "num_heads": 2, "mlp_dim": 32, "num_classes": 3}
 HOW = data.Preprocessing((8, 8), (0.5, 0.4, 0.3), (0.2, 0.2, 0.2), crop=0.875)
@@ -25,7 +25,7 @@ def trained_of(config):
     model = modern.build(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    return Trained(model, ("a", "b", "c"), HOW)
+    return LoadedModel(model, ("a", "b", "c"), HOW)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
     class Subclass(vt.ViT):
         pass
 
-    other = Trained(Subclass(vt.ViTConfig(**SMALL)).eval(), ("a", "b", "c"), HOW)
+    other = LoadedModel(Subclass(vt.ViTConfig(**SMALL)).eval(), ("a", "b", "c"), HOW)
     with refuses(ValueError, "batch size", "can't stay free"):
         write(fixed, tmp_path / "m")
     with refuses(ValueError, "training mode", "model.eval()"):
@@ -137,7 +137,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
         write(training, tmp_path / "m")
     with refuses(TypeError, "ViT, HybridViT, ModernViT", "got Subclass"):
         write(other, tmp_path / "m")
-    with refuses(TypeError, "Trained(model, classes, preprocess)", "got ViT"):
+    with refuses(TypeError, "LoadedModel(model, classes, preprocess)", "got ViT"):
         write(training.model, tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
@@ -194,7 +194,7 @@ def test_refuses(options, words, refuses):
 
 
 def test_a_model_without_a_head_is_refused(monkeypatch, refuses, trained):
-    monkeypatch.setattr(command, "load", lambda name: Trained(trained.model, (), trained.preprocess))
+    monkeypatch.setattr(command, "load", lambda name: LoadedModel(trained.model, (), trained.preprocess))
     with refuses(ValueError, "has no head"):
         command.run(ExportOptions("features", "pt2"))
 

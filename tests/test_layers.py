@@ -153,7 +153,7 @@ def test_other_pixels_than_the_checkpoint_s_are_an_error(digits, refuses):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m, d: ((vt.load("digits"), d, Recipe(1)), {}), ("fit takes a model and its data", "Trained")),
+        (lambda m, d: ((vt.load("digits"), d, Recipe(1)), {}), ("fit takes a model and its data", "LoadedModel")),
         (lambda m, d: ((m, "digits", Recipe(1)), {}), ("fit takes a model and its data", "str")),
         (lambda m, d: ((m, d, {"epochs": 1}), {}), ("fit needs a Recipe", "{'epochs': 1}")),
         (lambda m, d: ((m, d), {"seed": 1}), ("fit needs a Recipe", "epochs=")),

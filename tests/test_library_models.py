@@ -109,13 +109,13 @@ TRANSFORMERS_REFUSED = {
 
 def check(theirs, read):
     """Our model of theirs, proven, and compared once more, on other images and in double precision."""
-    twin = read(randomise(theirs).eval())
-    ours = convert.model_of(twin)
-    proof.prove(ours, twin)
+    original = read(randomise(theirs).eval())
+    ours = convert.model_of(original)
+    proof.prove(ours, original)
     theirs.double()
-    images = torch.rand_like(proof.random_images(ours, twin), dtype=torch.float64)
+    images = torch.rand_like(proof.random_images(ours, original), dtype=torch.float64)
     with torch.inference_mode():
-        expected = twin.answer(images)
+        expected = original.forward(images)
         H, W = ours.config.image_size
         found = ours.double()(images[..., :H, :W])
     assert expected.std() > 1e-3
@@ -127,37 +127,37 @@ def check(theirs, read):
 @pytest.mark.parametrize("name", TIMM)
 def test_timm(name):
     theirs = timm.create_model(name.partition(" ")[0], **SMALL | TIMM[name])
-    check(theirs, timm_models.twin)
+    check(theirs, timm_models.describe)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_transformers(name):
     config, sizes = TRANSFORMERS[name]
-    check(getattr(transformers, name)(getattr(transformers, config)(**sizes)), transformers_models.twin)
+    check(getattr(transformers, name)(getattr(transformers, config)(**sizes)), transformers_models.describe)
 
 
 @pytest.mark.parametrize("classes", [5, 1])
 def test_torchvision(classes):
     theirs = torchvision.models.VisionTransformer(32, 8, 2, 2, 32, 48, num_classes=classes)
-    assert type(check(theirs, torchvision_models.twin)) is vit.ViT
+    assert type(check(theirs, torchvision_models.describe)) is vit.ViT
 
 
 @pytest.mark.parametrize("name", TIMM_REFUSED)
 def test_timm_refused(name, refuses):
     with refuses(ValueError, TIMM_REFUSED[name]):
-        check(timm.create_model(name), timm_models.twin)
+        check(timm.create_model(name), timm_models.describe)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS_REFUSED)
 def test_transformers_refused(name, refuses):
     config, sizes, words = TRANSFORMERS_REFUSED[name]
     with refuses(ValueError, words):
-        check(getattr(transformers, name)(getattr(transformers, config)(**sizes)), transformers_models.twin)
+        check(getattr(transformers, name)(getattr(transformers, config)(**sizes)), transformers_models.describe)
 
 
 def test_tensors_are_shared():
     theirs = timm.create_model("vit_tiny_patch16_224", **SMALL, img_size=48)
-    ours = convert.model_of(timm_models.twin(theirs))
+    ours = convert.model_of(timm_models.describe(theirs))
     mine, others = (
         {p.untyped_storage().data_ptr() for p in model.parameters()} for model in (ours, theirs)
     )  # fmt: skip

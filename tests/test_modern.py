@@ -268,7 +268,7 @@ def test_timm_s_model_with_this_part_gives_the_same_numbers(part):
     theirs = VisionTransformer(
         **{"img_size": 32, "patch_size": 8, "num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4} | TIMM[part]
     )
-    twin = timm_models.twin(randomise(theirs).eval())
+    twin = timm_models.describe(randomise(theirs).eval())
     model = convert.model_of(twin).double()
     x = images()
     with torch.no_grad():

@@ -215,4 +215,4 @@ def test_predict_without_a_text_tower(tmp_path, capsys):
 def test_pixels_that_the_patches_leave_out_are_left_out(tmp_path):
     pair_folder(tmp_path, "Siglip", image_size=35)
     pair = vt.load_pair(str(tmp_path))
-    assert (pair.preprocess.image_size, pair.preprocess.left_over) == ((32, 32), (3, 3))
+    assert (pair.preprocess.image_size, pair.preprocess.cropped_edge) == ((32, 32), (3, 3))

@@ -20,9 +20,9 @@ from vit_tutorial.weights import convert, timm_models, torchvision_models, trans
 PLAIN = vt.ViTConfig(image_size=32, patch_size=8, num_classes=3, dim=32, depth=2, num_heads=2, mlp_dim=40)
 with_ = dataclasses.replace
 LIBRARIES = {
-    "timm": (weights.timm_model, timm_models.twin),
-    "torchvision": (weights.torchvision_model, torchvision_models.twin),
-    "transformers": (weights.huggingface_model, transformers_models.twin),
+    "timm": (weights.timm_model, timm_models.describe),
+    "torchvision": (weights.torchvision_model, torchvision_models.describe),
+    "transformers": (weights.huggingface_model, transformers_models.describe),
 }
 ALL = tuple(LIBRARIES)
 MODELS = {  # the config, and who has it
@@ -47,10 +47,10 @@ def same_answers(ours, answer):
 @pytest.mark.parametrize(("model", "library"), CASES)
 def test_a_plain_model_goes_there_and_back(model, library):
     ours = randomise(vt.ViT(MODELS[model][0])).eval()
-    build, twin_of = LIBRARIES[library]
-    twin = twin_of(build(ours))
-    again = convert.model_of(twin)
-    same_answers(ours, twin.answer)
+    build, describe = LIBRARIES[library]
+    original = describe(build(ours))
+    again = convert.model_of(original)
+    same_answers(ours, original.forward)
     same_answers(ours, again)
     if ours.config.position != "sincos":  # which a library stores as learned ones
         assert again.config == ours.config
@@ -65,7 +65,7 @@ def test_a_model_of_timm_s_goes_back(name):
     def build(seed):
         return randomise(timm.create_model(name, embed_dim=64, depth=2, num_heads=2, num_classes=5), seed).eval()
 
-    ours = convert.model_of(timm_models.twin(build(1)))
+    ours = convert.model_of(timm_models.describe(build(1)))
     same_answers(ours, weights.copy_into(ours, build(2)))
 
 
@@ -77,8 +77,8 @@ def test_a_model_of_transformers_goes_back(name):
     def build(seed):
         return randomise(kind(kind.config_class(**sizes)), seed).eval()
 
-    ours = convert.model_of(transformers_models.twin(build(1)))
-    same_answers(ours, transformers_models.twin(weights.copy_into(ours, build(2))).answer)
+    ours = convert.model_of(transformers_models.describe(build(1)))
+    same_answers(ours, transformers_models.describe(weights.copy_into(ours, build(2))).forward)
 
 
 def test_state_dicts_are_read_strictly():

@@ -51,7 +51,7 @@ class Preprocessing:
             transformers' DeiT).
         corner: where the center crop begins, if that is between two pixels: "rounded" (torchvision, timm) or
             "floored" (transformers).
-        left_over: rows and columns that ``image_size`` would have more, at the bottom and at the right, if patches
+        cropped_edge: rows and columns that ``image_size`` would have more, at the bottom and at the right, if patches
             didn't leave them over (SigLIP's 384 pixels in patches of 14: image_size 378, left over 6).
 
     Raises:
@@ -66,7 +66,7 @@ class Preprocessing:
     interpolation: str = "bicubic"
     squash: bool = False
     corner: Corner = "rounded"
-    left_over: tuple[int, int] = (0, 0)
+    cropped_edge: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.image_size, (tuple, list)):
@@ -116,7 +116,7 @@ class Preprocessing:
 
     def crops_like(self, other: Preprocessing) -> bool:
         """Whether both crop and resize pictures in the same way."""
-        names = ("crop", "interpolation", "squash", "corner", "left_over")
+        names = ("crop", "interpolation", "squash", "corner", "cropped_edge")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def pixels(self, picture: PILImage.Image) -> np.ndarray:
@@ -128,7 +128,7 @@ class Preprocessing:
 
     def _resized(self, picture: PILImage.Image) -> np.ndarray:
         """Cropped and resized: (H, W, 3), uint8; the same pixels as torchvision's and timm's evaluation."""
-        rows, columns = self.left_over
+        rows, columns = self.cropped_edge
         size = self.image_size[0] + rows, self.image_size[1] + columns
         return self._cropped(picture, size)[: self.image_size[0], : self.image_size[1]]
 

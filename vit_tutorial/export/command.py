@@ -16,7 +16,7 @@ from vit_tutorial.data import cifar10_pictures
 from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.export import formats
 from vit_tutorial.options.export import ExportOptions
-from vit_tutorial.weights import Trained, load
+from vit_tutorial.weights import LoadedModel, load
 
 FAR = 2e-4  # the largest difference of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4
 FEW = 0.9  # the least share of photographs for which an int8 file gives the model's class
@@ -36,7 +36,7 @@ def run(options: ExportOptions) -> None:
     print(export(trained, options.file, int8=options.int8))
 
 
-def export(trained: Trained, out: Path, *, int8: bool = False) -> str:
+def export(trained: LoadedModel, out: Path, *, int8: bool = False) -> str:
     """Write the file ``out``, .onnx or .pt2, if it agrees with the model; a line that says how well.
 
     Raises:
@@ -67,7 +67,7 @@ def export(trained: Trained, out: Path, *, int8: bool = False) -> str:
     return f"{out}: {len(content) / 1e6:.1f} MB; {found}"
 
 
-def samples(trained: Trained) -> Tensor:
+def samples(trained: LoadedModel) -> Tensor:
     """67 photographs that come with the package, as the model takes them: (67, C, H, W), normalised."""
     pictures = cifar10_pictures().images[::3].permute(0, 2, 3, 1).numpy()  # (67, 32, 32, 3)
     return torch.cat([trained.preprocess(Image.fromarray(picture)) for picture in pictures])

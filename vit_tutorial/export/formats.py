@@ -23,14 +23,14 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 MODELS = (ViT, HybridViT, ModernViT)  # and no subclass: its forward may be another one
 ONNX_SINCE = "2.9"  # of torch: with 2.6 the exporter fails; 2.7 and 2.8 weren't tried
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 
-def pt2(trained: Trained, path: str | os.PathLike[str]) -> None:
+def pt2(trained: LoadedModel, path: str | os.PathLike[str]) -> None:
     """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor.
 
     Raises:
@@ -43,7 +43,7 @@ def pt2(trained: Trained, path: str | os.PathLike[str]) -> None:
         torch.export.save(program, _ready(path), extra_files={"config": _config(trained)})
 
 
-def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) -> None:
+def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = False) -> None:
     """Write an ONNX file; with ``int8`` the matrices of weights take a byte per number, and activations are quantised
     as they come (ONNX Runtime's dynamic quantisation).
 
@@ -116,10 +116,10 @@ def _ready(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _program(trained: Trained) -> torch.export.ExportedProgram:
+def _program(trained: LoadedModel) -> torch.export.ExportedProgram:
     """The model's graph with its weights, for any batch size; without the paths of the files that it comes from."""
-    if not isinstance(trained, Trained):
-        raise TypeError(f"vt.weights.Trained(model, classes, preprocess) is needed, got {type(trained).__name__}")
+    if not isinstance(trained, LoadedModel):
+        raise TypeError(f"vt.weights.LoadedModel(model, classes, preprocess) is needed, got {type(trained).__name__}")
     if type(trained.model) not in MODELS:
         names = ", ".join(model.__name__ for model in MODELS)
         raise TypeError(f"export knows {names}, got {type(trained.model).__name__}: call torch.export.export yourself")
@@ -141,7 +141,7 @@ def _program(trained: Trained) -> torch.export.ExportedProgram:
     return program
 
 
-def _config(trained: Trained) -> str:
+def _config(trained: LoadedModel) -> str:
     return json.dumps({"classes": trained.classes, "preprocess": asdict(trained.preprocess)})
 
 

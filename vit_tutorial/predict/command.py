@@ -27,7 +27,7 @@ from vit_tutorial.predict.features import write_features
 from vit_tutorial.predict.output import attention_png, first_line, titles_of, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.probabilities import Judge, PhotoPrediction, best_device, predictions
-from vit_tutorial.weights import Trained, load, load_pair
+from vit_tutorial.weights import LoadedModel, load, load_pair
 
 MAX_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
 
@@ -126,7 +126,7 @@ def _join(tables: Sequence[Path], out: Path) -> None:
 def _answer(
     options: PredictOptions,
     files: Sequence[str],
-    trained: Trained,
+    trained: LoadedModel,
     judge: Judge | None,
     out: Path | None,
     *,
@@ -159,13 +159,13 @@ def _answer(
     return answers._replace(number=number)
 
 
-def _trained(options: PredictOptions) -> tuple[Trained, Judge | None]:
+def _trained(options: PredictOptions) -> tuple[LoadedModel, Judge | None]:
     """The model, and how it judges the texts of --labels."""
     judge: Judge | None = None
     if options.labels:
         pair = load_pair(options.model)
         judge = partial(pair.probabilities, texts=pair.embed(list(options.labels)))
-        trained = Trained(pair.image, tuple(options.labels), pair.preprocess)
+        trained = LoadedModel(pair.image, tuple(options.labels), pair.preprocess)
     else:
         trained = load(options.model)
     if not trained.classes:

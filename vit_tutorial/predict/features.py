@@ -16,10 +16,10 @@ from vit_tutorial.data.files import replacing
 from vit_tutorial.data.text import counted, first_of
 from vit_tutorial.predict.photos import read
 from vit_tutorial.predict.probabilities import answers, best_device
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 
-def write_features(out: Path, trained: Trained, files: Sequence[str], batch_size: int) -> None:
+def write_features(out: Path, trained: LoadedModel, files: Sequence[str], batch_size: int) -> None:
     """Write "files" (n,) and "features" (n, D) of the n photographs that can be read into the .npz file ``out``.
 
     Args:

@@ -19,7 +19,7 @@ from vit_tutorial.data.files import replacing
 from vit_tutorial.data.text import brief
 from vit_tutorial.predict.probabilities import PhotoPrediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 
 def as_text(file: str, ranked: Ranked) -> str:
@@ -71,7 +71,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
         yield write_it
 
 
-def titles_of(trained: Trained, seen: Sequence[PhotoPrediction]) -> dict[str, str]:
+def titles_of(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> dict[str, str]:
     """What the figure calls the most likely classes: by name, or by number where it can't write the name."""
     from vit_tutorial.plots.style import writable
 
@@ -80,7 +80,7 @@ def titles_of(trained: Trained, seen: Sequence[PhotoPrediction]) -> dict[str, st
 
 
 @torch.inference_mode()
-def attention_png(trained: Trained, seen: Sequence[PhotoPrediction]) -> bytes:
+def attention_png(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> bytes:
     """A PNG: the photographs as the model gets them, titled with their most likely classes, above its attention."""
     from vit_tutorial import plots  # matplotlib takes half a second to load
 

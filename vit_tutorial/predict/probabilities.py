@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from vit_tutorial.weights import Trained
+from vit_tutorial.weights import LoadedModel
 
 Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
 Row = TypeVar("Row")
@@ -37,7 +37,7 @@ def best_device() -> torch.device:
 
 def predictions(
     images: Iterable[tuple[str, Tensor | ValueError]],
-    trained: Trained,
+    trained: LoadedModel,
     *,
     top: int,
     batch_size: int,
@@ -69,7 +69,7 @@ def answers(
 
 
 @torch.inference_mode()
-def rank(trained: Trained, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
+def rank(trained: LoadedModel, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
     """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
     device = next(trained.model.parameters()).device
     images = images.to(device)

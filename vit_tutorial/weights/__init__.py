@@ -9,7 +9,7 @@ Beside the way: ``assembly`` puts tensors into our models, ``files`` downloads a
 CLIP and SigLIP.
 """
 
-from vit_tutorial.weights.checkpoint import KnowsPreprocessing, Trained, check_savable, save, shipped
+from vit_tutorial.weights.checkpoint import KnowsPreprocessing, LoadedModel, bundled_models, check_savable, save
 from vit_tutorial.weights.export import (
     copy_into,
     huggingface_model,
@@ -25,8 +25,9 @@ from vit_tutorial.weights.pairs import Pair, load_pair
 
 __all__ = [
     "KnowsPreprocessing",
+    "LoadedModel",
     "Pair",
-    "Trained",
+    "bundled_models",
     "check_savable",
     "copy_into",
     "huggingface_model",
@@ -34,7 +35,6 @@ __all__ = [
     "load_pair",
     "read",
     "save",
-    "shipped",
     "timm_model",
     "to_huggingface",
     "to_timm",

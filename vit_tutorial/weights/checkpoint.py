@@ -20,7 +20,7 @@ from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights.assembly import COUNTER, model_from, without_numbers
 from vit_tutorial.weights.files import read_json, read_safetensors
 
-SHIPPED = Path(__file__).parent / "checkpoints"
+BUNDLED = Path(__file__).parent / "checkpoints"
 KINDS: dict[str, tuple[type[ViTConfig], type[ViT]]] = {
     "vit": (ViTConfig, ViT),
     "hybrid": (HybridConfig, HybridViT),
@@ -43,7 +43,7 @@ logits = model(preprocess(picture))  # a PIL image
 """
 
 
-class Trained(NamedTuple):
+class LoadedModel(NamedTuple):
     """What :func:`vit_tutorial.load` returns."""
 
     model: ViT  # in evaluation mode, on the CPU; a :class:`KnowsPreprocessing`
@@ -58,9 +58,9 @@ class KnowsPreprocessing(Protocol):
     preprocess: Preprocessing | None
 
 
-def shipped() -> list[str]:
+def bundled_models() -> list[str]:
     """The names of the models that come with the package."""
-    return sorted(folder.name for folder in SHIPPED.iterdir())
+    return sorted(folder.name for folder in BUNDLED.iterdir())
 
 
 def numbered_classes(count: int) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def check_fits(preprocess: Preprocessing, config: ViTConfig) -> None:
 
 
 def save(
-    model: ViT | Trained,
+    model: ViT | LoadedModel,
     folder: str | os.PathLike[str],
     *,
     classes: Sequence[str] | None = None,
@@ -167,7 +167,7 @@ def save(
             a number isn't finite.
         OSError: the folder can't be written.
     """
-    if isinstance(model, Trained):
+    if isinstance(model, LoadedModel):
         classes = model.classes if classes is None else classes
         preprocess = preprocess or model.preprocess
         model = model.model
@@ -210,7 +210,7 @@ def is_ours(settings: Mapping[str, Any]) -> bool:
     return "model" in settings and "classes" in settings
 
 
-def read_folder(folder: Path) -> Trained:
+def read_folder(folder: Path) -> LoadedModel:
     """What a folder holds that :func:`save` wrote; no other library is needed.
 
     Raises:
@@ -226,7 +226,7 @@ def read_folder(folder: Path) -> Trained:
         raise ValueError(f"{folder} isn't as this package writes it: {reason}") from error
 
 
-def _trained(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> Trained:
+def _trained(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> LoadedModel:
     """The model of a config.json and its tensors."""
     if settings.get("kind") not in KINDS:
         raise ValueError(f"kind is one of {', '.join(KINDS)}, got {settings.get('kind')!r}")
@@ -241,4 +241,4 @@ def _trained(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> Traine
     names = [field.name for field in fields(Preprocessing) if field.name in settings]
     preprocess = Preprocessing(**{name: settings[name] for name in names})
     check_fits(preprocess, config)
-    return Trained(model_from(config, state), classes, preprocess)
+    return LoadedModel(model_from(config, state), classes, preprocess)

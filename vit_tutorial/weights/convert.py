@@ -45,7 +45,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True)
-class Twin:
+class LibraryModel:
     """A library's live model, in evaluation mode and float32, and what is known of it.
 
     Raises:
@@ -56,13 +56,13 @@ class Twin:
     tower: nn.Module  # the part of the model that the table's names belong to
     table: Table
     tensors: State  # the model's, under the table's names
-    answer: Callable[[Tensor], Tensor]  # what ours is to equal: inputs (B, …) -> (B, K)
+    forward: Callable[[Tensor], Tensor]  # what ours is to equal: inputs (B, …) -> (B, K)
     facts: Mapping[str, Any]  # fields of our config that neither a shape nor a block shows
-    rotates_neighbours: bool = False  # rotary pairs are (2 i, 2 i + 1), and not (i, i + d / 2) as ours
-    columns_first: bool = False  # rotary pairs of the columns stand before those of the rows
-    left_over: tuple[int, int] = (0, 0)  # rows and columns of the image that its patches leave out
+    interleaved_rope: bool = False  # rotary pairs are (2 i, 2 i + 1), and not (i, i + d / 2) as ours
+    rope_columns_first: bool = False  # rotary pairs of the columns stand before those of the rows
+    cropped_edge: tuple[int, int] = (0, 0)  # rows and columns of the image that its patches leave out
     recipe: ResizeRecipe = "timm"  # how it resizes learned positions
-    any_size: bool = False  # whether it takes images of other sizes than its own, and resizes positions itself
+    resizes_positions: bool = False  # whether it takes images of other sizes than its own, and resizes positions itself
 
     def __post_init__(self) -> None:
         if lacking := [our for our in NEEDED if our not in self.names]:
@@ -87,10 +87,10 @@ class Twin:
         return [tower[name] if name in tower else model[name] for name in layers]
 
 
-class Published(NamedTuple):
+class PublishedModel(NamedTuple):
     """A published model as its library built it, and what stands beside it."""
 
-    twin: Twin
+    original: LibraryModel
     preprocess: Preprocessing
     classes: tuple[str, ...]
 
@@ -105,18 +105,18 @@ def tensors_of(model: nn.Module, tower: nn.Module) -> State:
 # ----------------------------------------------------------------------------------------------------------- our model
 
 
-def model_of(twin: Twin) -> ViT:
-    """Our model with the twin's tensors, in evaluation mode; what needn't be joined or turned is shared with it.
+def model_of(original: LibraryModel) -> ViT:
+    """Our model with the original's tensors, in evaluation mode; what needn't be joined or turned is shared with it.
 
     Raises:
         ValueError: parts that the configs can't express, or tensors that aren't there.
     """
-    ours = tables.to_ours(twin.table, twin.tensors)
+    ours = tables.to_ours(original.table, original.tensors)
     ours = {our: tensor for our, tensor in ours.items() if tensor.numel()}  # DINOv3 may have a tensor of no registers
-    config = config_of({**shape_facts(ours), **block_facts(twin), **twin.facts})
+    config = config_of({**shape_facts(ours), **block_facts(original), **original.facts})
     ours = _with_whole_head(ours, config)
     ours = _with_positions(ours, config)
-    ours = move_rotary_pairs(ours, config.num_heads, twin)
+    ours = move_rotary_pairs(ours, config.num_heads, original)
     return model_from(config, ours)
 
 
@@ -159,10 +159,10 @@ def _pooling(ours: State, D: int) -> str:
     return "cls"
 
 
-def block_facts(twin: Twin) -> dict[str, Any]:
+def block_facts(original: LibraryModel) -> dict[str, Any]:
     """What the first block shows, in all libraries alike: heads, epsilon, activation function."""
-    block = twin.blocks[0]
-    norm = twin.tower.get_submodule(twin.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
+    block = original.blocks[0]
+    norm = original.tower.get_submodule(original.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
     return {"num_heads": _attribute(block, HEADS), "norm_eps": _attribute(norm, EPSILON), **_activation(block)}
 
 
@@ -227,16 +227,16 @@ def _with_positions(ours: State, config: ViTConfig) -> State:
     return {**ours, "embed.position": position}  # (1, first + N, D)
 
 
-def move_rotary_pairs(ours: State, num_heads: int, twin: Twin, *, back: bool = False) -> State:
-    """The twin's rotary pairs moved to where ours are: (i, i + d / 2), those of the rows first. ``back`` undoes it.
+def move_rotary_pairs(ours: State, num_heads: int, original: LibraryModel, *, back: bool = False) -> State:
+    """The original's rotary pairs moved to where ours are: (i, i + d / 2), those of the rows first. ``back`` undoes it.
 
     Queries and keys move alike, so no score changes.
     """
-    if not twin.rotates_neighbours and not twin.columns_first:
+    if not original.interleaved_rope and not original.rope_columns_first:
         return ours
     d = len(ours["blocks.0.norm1.weight"]) // num_heads
-    pairs = torch.arange(d).view(d // 2, 2).mT if twin.rotates_neighbours else torch.arange(d).view(2, d // 2)
-    if twin.columns_first:
+    pairs = torch.arange(d).view(d // 2, 2).mT if original.interleaved_rope else torch.arange(d).view(2, d // 2)
+    if original.rope_columns_first:
         pairs = pairs.roll(-(d // 4), dims=1)
     order = pairs.flatten().argsort() if back else pairs.flatten()  # (d,), ours from theirs
     rows = torch.cat([order + d * head for head in range(num_heads)])  # (D,)

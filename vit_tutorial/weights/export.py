@@ -28,7 +28,7 @@ from vit_tutorial.weights import (
     transformers_models,
 )
 from vit_tutorial.weights.assembly import class_tokens
-from vit_tutorial.weights.convert import Twin
+from vit_tutorial.weights.convert import LibraryModel
 from vit_tutorial.weights.tables import State
 
 
@@ -40,9 +40,9 @@ def copy_into(model: ViT, theirs: nn.Module) -> nn.Module:
         ValueError: the library's model has other parts or sizes: which, or where the two first differ.
     """
     checkpoint.check_savable(model)
-    twin = _twin(theirs.to(_dtype(model)).eval())
-    tables.to_theirs(twin.table, _as_theirs(model, twin), twin.tensors)
-    proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), twin)
+    original = _describe(theirs.to(_dtype(model)).eval())
+    tables.to_theirs(original.table, _as_theirs(model, original), original.tensors)
+    proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), original)
     return theirs
 
 
@@ -51,29 +51,29 @@ def _dtype(model: ViT) -> torch.dtype:
     return torch.promote_types(next(model.parameters()).dtype, torch.float32)
 
 
-def _twin(theirs: nn.Module) -> Twin:
+def _describe(theirs: nn.Module) -> LibraryModel:
     """What is known of a model, by the library that its class comes from."""
     modules = {"timm": timm_models, "torchvision": torchvision_models, "transformers": transformers_models}
     library = type(theirs).__module__.partition(".")[0]
     if library not in modules:
         raise TypeError(f"a model of {', '.join(modules)} is needed, got {type(theirs).__name__}")
-    return modules[library].twin(theirs)
+    return modules[library].describe(theirs)
 
 
-def _as_theirs(model: ViT, twin: Twin) -> State:
+def _as_theirs(model: ViT, original: LibraryModel) -> State:
     """Our tensors, with what is laid out in another way there: rotary pairs, positions of patches alone, no bias."""
     config = model.config
     ours = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    ours = convert.move_rotary_pairs(ours, config.num_heads, twin, back=True)
+    ours = convert.move_rotary_pairs(ours, config.num_heads, original, back=True)
     prefix = class_tokens(config)
-    if prefix and "embed.position" in twin.names and "embed.position" in ours:
+    if prefix and "embed.position" in original.names and "embed.position" in ours:
         position = ours["embed.position"]  # (1, prefix + N, D)
-        if twin.tensors[twin.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
+        if original.tensors[original.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
             ours["embed.cls_token"] = ours["embed.cls_token"] + position[:, :prefix]
             ours["embed.position"] = position[:, prefix:]
-    no_bias = "head.weight" in twin.names and "head.bias" not in twin.names  # CLIP's projection
+    no_bias = "head.weight" in original.names and "head.bias" not in original.names  # CLIP's projection
     if no_bias and ours.pop("head.bias", torch.zeros(0)).any():
-        raise ValueError(f"{type(twin.model).__name__}'s projection has no bias, and this head's isn't zero")
+        raise ValueError(f"{type(original.model).__name__}'s projection has no bias, and this head's isn't zero")
     return ours
 
 

@@ -31,8 +31,8 @@ from vit_tutorial.weights import (
     transformers_models,
 )
 from vit_tutorial.weights.assembly import with_head, with_size
-from vit_tutorial.weights.checkpoint import SHIPPED, KnowsPreprocessing, Trained, numbered_classes, shipped
-from vit_tutorial.weights.convert import Published
+from vit_tutorial.weights.checkpoint import BUNDLED, KnowsPreprocessing, LoadedModel, bundled_models, numbered_classes
+from vit_tutorial.weights.convert import PublishedModel
 
 SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt")
 LIKE = "vt.load(file, like='timm/vit_small_patch16_224'), or like='torchvision/…', or a folder or name of transformers'"
@@ -46,7 +46,7 @@ def load(
     image_size: Size | None = None,
     revision: str | None = None,
     token: str | bool | None = None,
-) -> Trained:
+) -> LoadedModel:
     """A trained model, the names of its classes and its preprocessing.
 
     A published model is built by the library that published it, and ours is compared with it: the tokens after each
@@ -84,7 +84,7 @@ def load(
     if like is None:
         source = parse_name(name)
         check_hub_options(source.kind in ("hub", "timm"), name, revision, token)
-        trained = _load(source, image_size, revision, token)
+        trained = _load_named(source, image_size, revision, token)
     else:
         model_of_file = parse_name(like)
         check_hub_options(model_of_file.kind == "hub", like, revision, token)
@@ -92,16 +92,16 @@ def load(
     return _changed(trained, num_classes, image_size)
 
 
-def _changed(trained: Trained, num_classes: int | None, image_size: Size | None) -> Trained:
+def _changed(trained: LoadedModel, num_classes: int | None, image_size: Size | None) -> LoadedModel:
     """The model with the number of classes and the image size that were asked for; it remembers its preprocessing."""
     model, classes, preprocess = trained
     if image_size is not None and as_pair(image_size, "image_size") != model.config.image_size:
         model = with_size(model, image_size)
-        preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"), left_over=(0, 0))
+        preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"), cropped_edge=(0, 0))
     if num_classes is not None and num_classes != model.config.num_classes:
         model, classes = with_head(model, num_classes), numbered_classes(num_classes)
     cast(KnowsPreprocessing, model).preprocess = preprocess
-    return Trained(model, classes, preprocess)
+    return LoadedModel(model, classes, preprocess)
 
 
 # ------------------------------------------------------------------------------------------------------------- the name
@@ -111,7 +111,7 @@ def _changed(trained: Trained, num_classes: int | None, image_size: Size | None)
 class Source:
     """Where a model comes from."""
 
-    kind: Literal["shipped", "folder", "file", "timm", "torchvision", "hub"]
+    kind: Literal["bundled", "folder", "file", "timm", "torchvision", "hub"]
     name: str  # of the model, without "timm/" or "torchvision/"; a path; a repository, OWNER/NAME
 
     @property
@@ -132,8 +132,8 @@ def parse_name(name: str | os.PathLike[str]) -> Source:
     owner, _, rest = text.removeprefix("hf-hub:").removeprefix("hf/").partition("/")
     if not text:
         raise ValueError("the name is empty: name a model, OWNER/NAME, a folder or a file")
-    if text in shipped():
-        return Source("shipped", text)
+    if text in bundled_models():
+        return Source("bundled", text)
     if path.is_dir():
         return Source("folder", str(path))
     if path.is_file() or path.suffix.lower() in SUFFIXES:
@@ -147,7 +147,7 @@ def parse_name(name: str | os.PathLike[str]) -> Source:
     if rest and "/" not in rest:
         return Source("hub", f"{owner}/{rest}")
     raise ValueError(
-        f"{text!r} is neither a model of the package ({', '.join(shipped())}) nor a folder, nor timm/NAME, "
+        f"{text!r} is neither a model of the package ({', '.join(bundled_models())}) nor a folder, nor timm/NAME, "
         "torchvision/NAME, or OWNER/NAME on the Hugging Face hub; vit-tutorial train --out FOLDER writes such a folder"
     )
 
@@ -162,10 +162,10 @@ def check_hub_options(downloaded: bool, name: object, revision: str | None, toke
 # ------------------------------------------------------------------------------------------------------ what it names
 
 
-def _load(source: Source, image_size: Size | None, revision: str | None, token: str | bool | None) -> Trained:
+def _load_named(source: Source, image_size: Size | None, revision: str | None, token: str | bool | None) -> LoadedModel:
     """The model that a name stands for."""
-    if source.kind == "shipped":
-        return checkpoint.read_folder(SHIPPED / source.name)
+    if source.kind == "bundled":
+        return checkpoint.read_folder(BUNDLED / source.name)
     if source.kind == "folder":
         return _load_folder(source.path, source.name, image_size)
     if source.kind == "file":
@@ -173,12 +173,12 @@ def _load(source: Source, image_size: Size | None, revision: str | None, token: 
         raise ValueError(f"{source.name} is a file of tensors, and doesn't say which model they belong to: {LIKE}")
     if source.kind == "torchvision":
         with errors_named(f"torchvision/{source.name}"):
-            return prove_published(torchvision_models.load_name(source.name), image_size)
+            return convert_and_prove(torchvision_models.load_name(source.name), image_size)
     repository = timm_models.repository(source.name) if source.kind == "timm" else source.name
     return _load_folder(files.repository(repository, revision, token), repository, image_size)
 
 
-def _load_folder(folder: Path, name: str, image_size: Size | None) -> Trained:
+def _load_folder(folder: Path, name: str, image_size: Size | None) -> LoadedModel:
     """The model of a folder of this package's, or with the files of a repository for transformers or timm."""
     content = sorted(file.name for file in folder.iterdir())
     if "config.json" not in content:
@@ -192,27 +192,27 @@ def _load_folder(folder: Path, name: str, image_size: Size | None) -> Trained:
         return checkpoint.read_folder(folder)
     with errors_named(name):
         if "architecture" in settings:
-            return prove_published(timm_models.load_folder(folder, image_size), image_size)
+            return convert_and_prove(timm_models.load_folder(folder, image_size), image_size)
         if "model_type" in settings:
-            return prove_published(transformers_models.load(folder), image_size)
+            return convert_and_prove(transformers_models.load(folder), image_size)
     raise ValueError(f"{folder / 'config.json'} is neither this package's, nor transformers' (model_type), nor timm's")
 
 
 def _load_file(
     file: Path, like: Source, image_size: Size | None, revision: str | None, token: str | bool | None
-) -> Trained:
+) -> LoadedModel:
     """The model of a file of weights, read by the library whose model it is like."""
     files.check_file(file)
     with errors_named(str(file)):
         if like.kind == "timm":
-            return prove_published(timm_models.load_file(file, like.name, image_size), image_size)
+            return convert_and_prove(timm_models.load_file(file, like.name, image_size), image_size)
         if like.kind == "torchvision":
-            return prove_published(torchvision_models.load_file(file, like.name), image_size)
+            return convert_and_prove(torchvision_models.load_file(file, like.name), image_size)
         if like.kind == "hub":
             folder = files.repository(like.name, revision, token)
-            return prove_published(transformers_models.load(folder, files.read(file)), image_size)
+            return convert_and_prove(transformers_models.load(folder, files.read(file)), image_size)
         if like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
-            return prove_published(transformers_models.load(like.path, files.read(file)), image_size)
+            return convert_and_prove(transformers_models.load(like.path, files.read(file)), image_size)
     raise ValueError(
         f"like={like.name!r} is no model of timm's, torchvision's or transformers': {LIKE}; a folder with a model of "
         "this package or of timm's is loaded by its own name"
@@ -232,23 +232,25 @@ def errors_named(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: {kind}{message}") from error
 
 
-def prove_published(published: Published, image_size: Size | None = None) -> Trained:
+def convert_and_prove(published: PublishedModel, image_size: Size | None = None) -> LoadedModel:
     """Our model of a published one, for images of this size, compared with it.
 
     Raises:
         ValueError: they aren't equal: where they first differ.
     """
-    twin, preprocess, classes = published
-    model = convert.model_of(twin)
+    original, preprocess, classes = published
+    model = convert.model_of(original)
     own = as_pair(model.config.image_size, "image_size")
-    if twin.left_over != (0, 0):
-        preprocess = replace(preprocess, image_size=own, left_over=twin.left_over)
+    if original.cropped_edge != (0, 0):
+        preprocess = replace(preprocess, image_size=own, cropped_edge=original.cropped_edge)
     size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
-    if size != own and twin.any_size:  # then the library resizes the positions, too
-        model, twin = with_size(model, size, twin.recipe), replace(twin, left_over=(0, 0))
-    proof.prove(model, twin)
+    # transformers resizes positions in each forward pass: so the proof covers our resizing, too. timm's model has its
+    # size already, and torchvision's takes no other: what is resized after the proof is ours alone.
+    if size != own and original.resizes_positions:
+        model, original = with_size(model, size, original.recipe), replace(original, cropped_edge=(0, 0))
+    proof.prove(model, original)
     if size != preprocess.image_size:
-        preprocess = replace(preprocess, image_size=size, left_over=(0, 0))
-    model = with_size(model, size, twin.recipe)
+        preprocess = replace(preprocess, image_size=size, cropped_edge=(0, 0))
+    model = with_size(model, size, original.recipe)
     checkpoint.check_fits(preprocess, model.config)
-    return Trained(model, classes, preprocess)
+    return LoadedModel(model, classes, preprocess)

@@ -23,7 +23,7 @@ from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import convert, files, loading, proof, tables, transformers_models
 from vit_tutorial.weights.assembly import assemble
-from vit_tutorial.weights.convert import Published, Twin, tensors_of
+from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def load_pair(
         if not hasattr(live, "text_model") or not hasattr(live, "logit_scale"):
             raise ValueError(f"transformers' {type(live).__name__} isn't a pair of towers with a scale")
         processor = transformers_models.processor_of(folder)
-        published = Published(transformers_models.twin(live), transformers_models.preprocessing(processor), ())
-        image, _, preprocess = loading.prove_published(published)
+        published = PublishedModel(transformers_models.describe(live), transformers_models.preprocessing(processor), ())
+        image, _, preprocess = loading.convert_and_prove(published)
         text = text_tower(live)
         bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None
         return Pair(image, text, preprocess, tokenizer(folder, text.config), live.logit_scale.exp().item(), bias)
@@ -95,20 +95,20 @@ def load_pair(
 def text_tower(live: Any) -> TextTower:
     """Our text tower with the tensors of a live CLIP or SigLIP, compared with its own."""
     tower = live.text_model
-    twin = Twin(
+    original = LibraryModel(
         model=live,
         tower=tower,
         table=tables.TRANSFORMERS_TEXT,
         tensors=tensors_of(live, tower),
-        answer=lambda tokens: live.get_text_features(tokens).pooler_output,
+        forward=lambda tokens: live.get_text_features(tokens).pooler_output,
         facts={},
     )
-    ours = tables.to_ours(twin.table, twin.tensors)
+    ours = tables.to_ours(original.table, original.tensors)
     causal, end = not hasattr(tower, "head"), tower.config.eos_token_id  # SigLIP's reads the last token, which sees all
     config = TextConfig(
         vocab_size=len(ours["tokens.weight"]), context=ours["position"].shape[1], dim=ours["position"].shape[2],
-        depth=len(twin.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
-        causal=causal, head_bias="head.bias" in ours, **convert.block_facts(twin),
+        depth=len(original.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
+        causal=causal, head_bias="head.bias" in ours, **convert.block_facts(original),
         end_token=end if causal and end != 2 else None,  # 2: of CLIP's older configs, whose tokenizer has another
     )  # fmt: skip
     text = assemble(lambda: TextTower(config), ours)
@@ -116,7 +116,7 @@ def text_tower(live: Any) -> TextTower:
     tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
     if config.end_token is not None:
         tokens[:, config.context // 2] = config.end_token
-    proof.prove(text, twin, tokens)
+    proof.prove(text, original, tokens)
     return text
 
 

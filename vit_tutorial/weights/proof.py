@@ -9,8 +9,9 @@ than 1e-4 of the standard deviation of the library's own numbers. A head too man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from PIL import Image
@@ -20,7 +21,7 @@ from vit_tutorial.data import Preprocessing, photograph_file
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.text import TextTower
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.convert import Twin
+from vit_tutorial.weights.convert import LibraryModel
 
 ALLOWED = 1e-4  # of the standard deviation of the library's numbers
 LEVEL = 1 / 255  # the step between two of the 256 levels of a picture's colours
@@ -28,30 +29,34 @@ ROUNDED = 1.01  # levels: torchvision resizes tensors a little differently than 
 EXACT = 0.03
 
 
-def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> None:
+def prove(model: ViT | TextTower, original: LibraryModel, inputs: Tensor | None = None) -> None:
     """Raise a ValueError, which names the first place, unless our model computes what the library's does.
 
     Args:
         model: ours.
-        twin: the library's.
-        inputs: what the library's model gets, by default random images; ours gets it without what is left over.
+        original: the library's.
+        inputs: what the library's model gets, by default random images; ours gets it without the edge that is cropped.
     """
     if inputs is None:
-        inputs = random_images(cast(ViT, model), twin)
-    kind = type(twin.model).__name__
-    (rows, columns), last = twin.left_over, inputs.shape[-2:]
+        inputs = random_images(cast(ViT, model), original)
+    kind = type(original.model).__name__
+    (rows, columns), last = original.cropped_edge, inputs.shape[-2:]
     with torch.inference_mode():
         try:
-            expected = trace(twin.answer, twin.blocks, twin.heads, inputs)
+            expected = trace(original.forward, original.blocks, original.heads, inputs)
         except Exception as error:  # whatever a library raises for images that aren't for it
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
-        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(twin.left_over) else inputs
+        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(original.cropped_edge) else inputs
         actual = trace(model, list(model.blocks), [model.head], whole)
-    places = ["before block 0", *(f"after block {i}" for i in range(len(twin.blocks)))]
-    places += ["in what the head reads", "in the answer"]
-    actual[-2] = actual[-2][:, : expected[-2].shape[1]]  # of DeiT's two tokens one may be read alone
-    for place, theirs, ours in zip(places, expected, actual, strict=True):
+    places = ["before block 0", *(f"after block {i}" for i in range(len(original.blocks)))]
+    features = actual.features[:, : expected.features.shape[1]]  # of DeiT's two tokens one may be read alone
+    pairs = [
+        *zip(places, expected.tokens, actual.tokens, strict=True),
+        ("in what the head reads", expected.features, features),
+        ("in the answer", expected.output, actual.output),
+    ]
+    for place, theirs, ours in pairs:
         if (difference := relative_difference(ours, theirs)) > ALLOWED:
             raise ValueError(
                 f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
@@ -59,9 +64,9 @@ def prove(model: ViT | TextTower, twin: Twin, inputs: Tensor | None = None) -> N
             )
 
 
-def random_images(model: ViT, twin: Twin) -> Tensor:
-    """Two images (2, C, H, W) for the twin: noise, and faint noise, in which epsilon counts more."""
-    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), twin.left_over
+def random_images(model: ViT, original: LibraryModel) -> Tensor:
+    """Two images (2, C, H, W) for the original: noise, and faint noise, in which epsilon counts more."""
+    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), original.cropped_edge
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(2, model.config.in_channels, H + rows, W + columns, generator=generator)
     images *= torch.tensor([1.0, 1e-2])[:, None, None, None]
@@ -71,15 +76,25 @@ def random_images(model: ViT, twin: Twin) -> Tensor:
 def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
     if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
-        return float("inf")
+        return math.inf
     largest, spread = (actual - expected).abs().max().item(), expected.std().item()
-    return largest / spread if spread else float(largest and "inf")
+    if spread == 0.0:
+        return 0.0 if largest == 0.0 else math.inf
+    return largest / spread
+
+
+class Trace(NamedTuple):
+    """The intermediate tensors of a forward pass."""
+
+    tokens: list[Tensor]  # before the first block, then after each (B, T, D)
+    features: Tensor  # what the heads read (B, D) or (B, 2 D)
+    output: Tensor  # (B, K)
 
 
 def trace(
-    answer: Callable[[Tensor], Tensor], blocks: Sequence[nn.Module], heads: Sequence[nn.Module], inputs: Tensor
-) -> list[Tensor]:
-    """The tokens before the first block, then after each (B, T, D); what the heads read; the answer."""
+    forward: Callable[[Tensor], Tensor], blocks: Sequence[nn.Module], heads: Sequence[nn.Module], inputs: Tensor
+) -> Trace:
+    """A forward pass, with what goes into its blocks and heads."""
     tokens: list[Tensor] = []
     read: list[Tensor] = []
 
@@ -91,12 +106,11 @@ def trace(
     hooks = [block.register_forward_hook(keep) for block in blocks]
     hooks += [head.register_forward_hook(lambda module, args, output: read.append(args[0])) for head in heads]
     try:
-        final = answer(inputs)
+        output = forward(inputs)
     finally:
         for hook in hooks:
             hook.remove()
-    features = torch.cat(read, dim=1) if read else final
-    return [*tokens, features, final]
+    return Trace(tokens, torch.cat(read, dim=1) if read else output, output)
 
 
 def prove_preprocessing(

@@ -3,7 +3,8 @@
 Our name is on the left, theirs on the right:
 
 - ``{i}`` is the number of the block, ``*`` stands for weight or bias;
-- ``(a|b|c)`` are tensors that are joined into one of ours;
+- ``(a|b|c)`` are tensors that are joined into one of ours, by rows, or as ``: columns``, ``: tokens``, ``: stack`` or
+  ``: mean`` says (see :data:`JOINS`);
 - ``: bare`` has no axes of one in front; ``: queries`` and ``: keys and values`` are the rows of a part;
 - a tuple holds alternatives: the first one whose tensors are all there counts.
 
@@ -14,7 +15,7 @@ needs them, :func:`.proof.prove` finds out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -34,15 +35,19 @@ TIMM: Table = {  # the paper's model, in timm's names
     "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.fc1.*",
     "blocks.{i}.mlp.fc2.*": "blocks.{i}.mlp.fc2.*",
     "norm.*": "norm.*",
-    "head.*": "head.*",
+    "head.weight": "head.weight",
+    "head.bias": "head.bias",
 }
 TIMM_MODERN: Table = {  # all of timm's ViTs: VisionTransformer, Eva, Beit
     **TIMM,
-    "embed.cls_token": ("(cls_token|dist_token)", "cls_token"),
+    "embed.cls_token": ("(cls_token|dist_token) : tokens", "cls_token"),
     "embed.registers": "reg_token",
     "embed.norm.*": "norm_pre.*",
     "blocks.{i}.attention.qkv.*": ("blocks.{i}.attn.qkv.*", "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"),
-    "blocks.{i}.attention.bias": ("blocks.{i}.attn.(q_bias|v_bias)", "blocks.{i}.attn.(q_proj|v_proj).bias"),
+    "blocks.{i}.attention.bias": (
+        "blocks.{i}.attn.(q_bias|v_bias) : stack",
+        "blocks.{i}.attn.(q_proj|v_proj).bias : stack",
+    ),
     "blocks.{i}.attention.q_norm.*": "blocks.{i}.attn.q_norm.*",
     "blocks.{i}.attention.k_norm.*": "blocks.{i}.attn.k_norm.*",
     "blocks.{i}.attention.norm.*": "blocks.{i}.attn.norm.*",
@@ -59,7 +64,8 @@ TIMM_MODERN: Table = {  # all of timm's ViTs: VisionTransformer, Eva, Beit
     "pool.mlp.fc1.*": "attn_pool.mlp.fc1.*",
     "pool.mlp.fc2.*": "attn_pool.mlp.fc2.*",
     "pool_norm.*": "fc_norm.*",
-    "head.*": ("(head|head_dist).*", "head.*"),
+    "head.weight": ("(head|head_dist).weight : columns", "head.weight"),
+    "head.bias": ("(head|head_dist).bias : mean", "head.bias"),
 }
 TORCHVISION: Table = {
     "embed.cls_token": "class_token",
@@ -75,12 +81,12 @@ TORCHVISION: Table = {
     "head.*": "heads.head.*",
 }
 TRANSFORMERS_VIT: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behind the prefix that each has: "vit.", ...
-    "embed.cls_token": ("embeddings.(cls_token|distillation_token)", "embeddings.cls_token"),
+    "embed.cls_token": ("embeddings.(cls_token|distillation_token) : tokens", "embeddings.cls_token"),
     "embed.position": "embeddings.position_embeddings",
     "embed.patches.proj.*": "embeddings.patch_embeddings.projection.*",
     "blocks.{i}.norm1.*": "layers.{i}.layernorm_before.*",
     "blocks.{i}.attention.qkv.*": "layers.{i}.attention.(q_proj|k_proj|v_proj).*",
-    "blocks.{i}.attention.bias": "layers.{i}.attention.(q_proj|v_proj).bias",
+    "blocks.{i}.attention.bias": "layers.{i}.attention.(q_proj|v_proj).bias : stack",
     "blocks.{i}.attention.proj.*": "layers.{i}.attention.o_proj.*",
     "blocks.{i}.attention.position_bias": "layers.{i}.relative_position_bias.relative_position_bias_table",
     "blocks.{i}.scale1.gamma": "layers.{i}.lambda_1",
@@ -90,12 +96,13 @@ TRANSFORMERS_VIT: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behi
     "blocks.{i}.scale2.gamma": "layers.{i}.lambda_2",
     "norm.*": "layernorm.*",
     "pool_norm.*": "pooler.layernorm.*",
-    "head.*": ("(cls_classifier|distillation_classifier).*", "classifier.*"),
+    "head.weight": ("(cls_classifier|distillation_classifier).weight : columns", "classifier.weight"),
+    "head.bias": ("(cls_classifier|distillation_classifier).bias : mean", "classifier.bias"),
 }
 _DINO_LAYER: Table = {  # DINOv2's and DINOv3's blocks
     "norm1.*": "norm1.*",
     "attention.qkv.*": "attention.(q_proj|k_proj|v_proj).*",
-    "attention.bias": "attention.(q_proj|v_proj).bias",
+    "attention.bias": "attention.(q_proj|v_proj).bias : stack",
     "attention.proj.*": "attention.o_proj.*",
     "scale1.gamma": "layer_scale1.lambda1",
     "norm2.*": "norm2.*",
@@ -155,13 +162,25 @@ TRANSFORMERS_TEXT: Table = {  # their text towers
 
 # -------------------------------------------------------------------------------------------------- both directions
 
+PARTS = ("queries", "keys and values")  # layouts that take some of a tensor's rows
+Join = Callable[[list[Tensor]], Tensor]
+Split = Callable[[Tensor, int], Sequence[Tensor]]
+JOINS: dict[str, tuple[Join, Split]] = {  # several of their tensors as one of ours, and the way back
+    "": (torch.cat, lambda tensor, n: tensor.chunk(n)),  # rows, such as those of q, k and v: (3 D, D)
+    "tokens": (lambda parts: torch.cat(parts, dim=1), lambda tensor, n: tensor.chunk(n, dim=1)),  # (1, 2, D)
+    "stack": (torch.stack, lambda tensor, n: tensor.unbind()),  # the biases of q and v: (2, D)
+    # Two heads, whose mean is the answer, are one that reads both class tokens.
+    "columns": (lambda parts: torch.cat(parts, dim=1) / len(parts), lambda tensor, n: (tensor * n).chunk(n, dim=1)),
+    "mean": (lambda parts: torch.stack(parts).mean(dim=0), lambda tensor, n: [tensor] * n),
+}
+
 
 class Row(NamedTuple):
     """A row of a table for one block and one leaf: a tensor of ours, and where theirs are."""
 
     our: str
     their: list[str]  # one name, or those of the tensors that are joined
-    layout: str  # "", "bare", "queries" or "keys and values"
+    layout: str  # "", or what a table has behind " : "
 
 
 def rows_of(table: Table, state: Mapping[str, Tensor]) -> list[Row]:
@@ -169,7 +188,8 @@ def rows_of(table: Table, state: Mapping[str, Tensor]) -> list[Row]:
     rows: dict[str, Row] = {}
     used: set[tuple[str, str]] = set()
     for row in _candidates(table, _count_blocks(state)):
-        parts = {(name, row.layout) for name in row.their}
+        part = row.layout if row.layout in PARTS else ""
+        parts = {(name, part) for name in row.their}
         if row.our not in rows and used.isdisjoint(parts) and all(name in state for name in row.their):
             used |= parts
             rows[row.our] = row
@@ -205,7 +225,7 @@ def to_ours(table: Table, state: Mapping[str, Tensor]) -> State:
     ours = {}
     for our, names, layout in rows_of(table, state):
         views = [_as_ours(state[name], layout) for name in names]
-        ours[our] = views[0] if len(views) == 1 else _joined(our, views)
+        ours[our] = views[0] if len(views) == 1 else JOINS[layout][0](views)
     return ours
 
 
@@ -219,7 +239,9 @@ def to_theirs(table: Table, ours: Mapping[str, Tensor], state: Mapping[str, Tens
     for our, names, layout in rows_of(table, state):
         if our in rest:
             views = [_as_ours(state[name], layout) for name in names]
-            for view, part in zip(views, _parts(our, rest.pop(our), len(views)), strict=True):
+            tensor = rest.pop(our)
+            parts = [tensor] if len(views) == 1 else JOINS[layout][1](tensor, len(views))
+            for view, part in zip(views, parts, strict=True):
                 if view.shape != part.shape:
                     raise ValueError(f"{our} has the shape {tuple(part.shape)}, {names[0]} {tuple(view.shape)}")
                 view.copy_(part)
@@ -237,27 +259,3 @@ def _as_ours(tensor: Tensor, layout: str) -> Tensor:
     if layout == "bare":
         return tensor[(None,) * (3 - tensor.ndim)]
     return tensor
-
-
-def _joined(our: str, views: list[Tensor]) -> Tensor:
-    """Several of their tensors as one of ours."""
-    if our.endswith("attention.bias"):  # of q and v
-        return torch.stack(views)  # (2, D)
-    if our == "head.bias":  # of two heads, whose mean is the answer
-        return torch.stack(views).mean(dim=0)  # (K,)
-    if our == "head.weight":
-        return torch.cat(views, dim=1) / len(views)  # (K, 2 D)
-    return torch.cat(views, dim=1 if our == "embed.cls_token" else 0)
-
-
-def _parts(our: str, tensor: Tensor, number: int) -> list[Tensor]:
-    """One of our tensors as several of theirs: :func:`_joined` undone."""
-    if number == 1:
-        return [tensor]
-    if our.endswith("attention.bias"):
-        return list(tensor.unbind())
-    if our == "head.bias":
-        return [tensor] * number
-    if our == "head.weight":
-        return list((tensor * number).chunk(number, dim=1))
-    return list(tensor.chunk(number, dim=1 if our == "embed.cls_token" else 0))

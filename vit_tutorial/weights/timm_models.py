@@ -14,7 +14,7 @@ from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import files, tables
 from vit_tutorial.weights.checkpoint import numbered_classes
-from vit_tutorial.weights.convert import Published, Twin, tensors_of
+from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
 from vit_tutorial.weights.proof import prove_preprocessing
 
 POOLS = {"token": "cls", "avg": "mean", "map": "attention"}  # timm's names, and ours
@@ -34,7 +34,7 @@ def repository(name: str) -> str:
     return f"{place}{known.architecture}.{known.tag}" if place.endswith("/") else place
 
 
-def load_folder(folder: Path, image_size: Size | None) -> Published:
+def load_folder(folder: Path, image_size: Size | None) -> PublishedModel:
     """The model of a folder, as timm's repositories on the hub are."""
     with needed():
         import timm
@@ -45,7 +45,7 @@ def load_folder(folder: Path, image_size: Size | None) -> Published:
     return _published(model, image_size, class_names(model))
 
 
-def load_file(path: Path, name: str, image_size: Size | None) -> Published:
+def load_file(path: Path, name: str, image_size: Size | None) -> PublishedModel:
     """A file of tensors, as timm's own loader reads it: Google's .npz, DeiT's, DINO's, files of timm's training."""
     with needed():
         import timm
@@ -65,11 +65,11 @@ def load_file(path: Path, name: str, image_size: Size | None) -> Published:
     return _published(model, image_size, numbered_classes(model.num_classes))
 
 
-def _published(model: Any, image_size: Size | None, classes: tuple[str, ...]) -> Published:
+def _published(model: Any, image_size: Size | None, classes: tuple[str, ...]) -> PublishedModel:
     preprocess = preprocessing(model)
     if image_size is not None:
         model.set_input_size(as_pair(image_size, "image_size"))
-    return Published(twin(model), preprocess, classes)
+    return PublishedModel(describe(model), preprocess, classes)
 
 
 def class_names(model: Any) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def class_names(model: Any) -> tuple[str, ...]:
     return numbered_classes(model.num_classes)
 
 
-def twin(model: nn.Module) -> Twin:
+def describe(model: nn.Module) -> LibraryModel:
     """What our config needs to know of timm's ``VisionTransformer``, ``Eva``, ``Beit``, or any with their names.
 
     Raises:
@@ -105,16 +105,16 @@ def twin(model: nn.Module) -> Twin:
     rope: Any = getattr(model, "rope", None)
     if rope is not None:
         facts["rotary"] = rotary(rope)
-    return Twin(
+    return LibraryModel(
         model=model,
         tower=model,
         table=tables.TIMM_MODERN,
         tensors=tensors_of(model, model),
-        answer=model,
+        forward=model,
         facts=facts,
-        rotates_neighbours=rope is not None and not rope.rotate_half,
-        columns_first=rope is not None and rope.grid_indexing == "xy",
-        left_over=(H % P, W % Q),
+        interleaved_rope=rope is not None and not rope.rotate_half,
+        rope_columns_first=rope is not None and rope.grid_indexing == "xy",
+        cropped_edge=(H % P, W % Q),
     )
 
 

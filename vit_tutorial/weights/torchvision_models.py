@@ -12,17 +12,17 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
 from vit_tutorial.weights import files, tables
 from vit_tutorial.weights.checkpoint import numbered_classes
-from vit_tutorial.weights.convert import Published, Twin, tensors_of
+from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
 from vit_tutorial.weights.proof import prove_preprocessing
 
 
-def load_name(name: str) -> Published:
+def load_name(name: str) -> PublishedModel:
     """The model of a name: "vit_b_16", or with weights named, "vit_b_16.IMAGENET1K_V1"."""
     model, weights = _weights(name)
     return _published(model, weights, files.torchvision_state(weights), weights.meta["categories"])
 
 
-def load_file(path: Path, name: str) -> Published:
+def load_file(path: Path, name: str) -> PublishedModel:
     """A file of tensors of this model, bare or as torchvision's own script of training writes it."""
     model, weights = _weights(name)
     state = files.read(path)
@@ -42,7 +42,7 @@ def _weights(name: str) -> tuple[str, Any]:
     return model, weights[version or "DEFAULT"]
 
 
-def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Sequence[str]) -> Published:
+def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Sequence[str]) -> PublishedModel:
     from torchvision.models import get_model
 
     head = state.get("heads.head.weight")
@@ -51,19 +51,19 @@ def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Se
     model = get_model(name, weights=None, num_classes=len(head), image_size=weights.meta["min_size"][0])
     model.load_state_dict(state)
     classes = tuple(categories) if len(categories) == len(head) else numbered_classes(len(head))
-    return Published(twin(model.eval()), preprocessing(weights.transforms()), classes)
+    return PublishedModel(describe(model.eval()), preprocessing(weights.transforms()), classes)
 
 
-def twin(model: nn.Module) -> Twin:
+def describe(model: nn.Module) -> LibraryModel:
     """What our config needs to know of torchvision's ``VisionTransformer``."""
     if not hasattr(model, "conv_proj"):
         raise ValueError(f"torchvision's {type(model).__name__} isn't a Vision Transformer")
-    return Twin(
+    return LibraryModel(
         model=model,
         tower=model,
         table=tables.TORCHVISION,
         tensors=tensors_of(model, model),
-        answer=model,
+        forward=model,
         facts={"image_size": model.image_size},
         recipe="torchvision",
     )

@@ -16,7 +16,7 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import tables
 from vit_tutorial.weights.checkpoint import numbered_classes
-from vit_tutorial.weights.convert import Published, Twin, tensors_of
+from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
 from vit_tutorial.weights.proof import EXACT, ROUNDED, prove_preprocessing
 from vit_tutorial.weights.tables import State
 
@@ -27,13 +27,13 @@ TABLES = {  # by a name that only one of them has
 }
 
 
-def load(folder: Path, state: State | None = None) -> Published:
+def load(folder: Path, state: State | None = None) -> PublishedModel:
     """The model of a folder; with ``state`` its config's, with these tensors."""
     model = live_model(folder, state)
     problem = getattr(model.config, "problem_type", None)
     if problem not in (None, "single_label_classification"):
         raise ValueError(f"its answers are for {problem}, and no softmax over classes")
-    return Published(twin(model), preprocessing(processor_of(folder)), class_names(model))
+    return PublishedModel(describe(model), preprocessing(processor_of(folder)), class_names(model))
 
 
 def live_model(folder: Path, state: State | None = None) -> Any:
@@ -82,7 +82,7 @@ def class_names(model: Any) -> tuple[str, ...]:
     return numbered_classes(len(names)) if names == tuple(f"LABEL_{k}" for k in range(len(names))) else names
 
 
-def twin(model: nn.Module) -> Twin:
+def describe(model: nn.Module) -> LibraryModel:
     """What our config needs to know of the model, or of its image tower: ViT, DeiT, BEiT, DINO, CLIP, SigLIP, …
 
     Raises:
@@ -100,16 +100,16 @@ def twin(model: nn.Module) -> Twin:
         facts["pool"] = "mean"
     if hasattr(tower, "rope_embeddings"):
         facts["rotary"] = Rotary("centred", tower.rope_embeddings.base)
-    return Twin(
+    return LibraryModel(
         model=model,
         tower=tower,
         table=table,
         tensors=tensors,
-        answer=partial(answer, model, tower),
+        forward=partial(answer, model, tower),
         facts=facts,
-        left_over=(H % P, W % Q),
+        cropped_edge=(H % P, W % Q),
         recipe="timm" if hasattr(tower.embeddings, "register_tokens") else "huggingface",
-        any_size=True,
+        resizes_positions=True,
     )
 
 
