@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,20 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
         wait(page, f"{MESSAGE}.startsWith('{name}')")
         assert all(word in text(page, ".message") for word in words), text(page, ".message")
         assert torch.equal(picture_in(page, double), before)
+
+
+@browser_only
+@pytest.mark.parametrize("resizing", [{"crop": "none"}, {"crop": 0.8}, {"crop": 0.8, "squash": True}])
+def test_a_photograph_is_cropped_and_resized_as_in_python(show, resizing):
+    preprocess = replace(shipped("shapes")[2], **resizing)
+    model = shipped("shapes")[1]
+    page = show(live.page(model, pictures_of(model, 1), preprocess=preprocess))
+    y, x = np.mgrid[:80, :160]
+    pixels = np.stack([x, 3 * y, 100 + x // 2 - y], axis=2).astype(np.uint8)
+    drop(page, "wide.png", "image/png", png(pixels))
+    wait(page, f"{MESSAGE}.startsWith('wide.png')")
+    right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
+    assert (picture_in(page, model.double()) - right).abs().max() < 0.02
 
 
 @browser_only

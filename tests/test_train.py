@@ -261,6 +261,13 @@ def test_a_tracker_gets_the_settings_and_each_epoch(data):
     assert tracker.finished
 
 
+def test_a_tracker_is_finished_when_training_stops_with_an_error(data):
+    tracker = Rows()
+    with pytest.raises(FloatingPointError):
+        train.fit(tiny(), data, **SETTINGS | {"learning_rate": 1e30}, log_with=tracker)
+    assert tracker.finished
+
+
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
 def test_a_tracker_that_is_not_installed_is_named(data, refuses):
     with refuses(ImportError, "pip install wandb"):

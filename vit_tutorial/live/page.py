@@ -101,7 +101,7 @@ def page(
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
-        "crop": crop if isinstance(crop := getattr(preprocess, "crop", 1.0), float) else 1.0,
+        **_resizing(preprocess),
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": _packed(twin.state_dict()),
@@ -117,6 +117,14 @@ def page(
         for sample, title, answer in zip(samples, captions, _answers(twin, samples, names, preprocess), strict=True)
     ]
     return Live(assemble(Live.title, data, figures), count, c.grid, c.depth, c.num_heads)
+
+
+def _resizing(preprocess: Preprocessing | Data | None) -> dict[str, float | bool]:
+    """The central share of a picture that the model gets, and whether the input's shape is forced on it."""
+    if not isinstance(preprocess, Preprocessing):
+        return {"crop": 1.0, "squash": False}
+    share = preprocess.crop if isinstance(preprocess.crop, float) else 1.0
+    return {"crop": share, "squash": preprocess.squash or preprocess.crop == "none"}
 
 
 def _check(

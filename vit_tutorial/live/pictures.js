@@ -49,11 +49,15 @@ export async function readPhoto(file, data) {
   return found;
 }
 
-// What of a picture the model's preprocessing keeps: its middle, or a share of that.
-function cropBox({ width, height }, { crop, config }) {
+// What of a picture the model's preprocessing keeps: its middle in the model's shape, or a share of that. A model that
+// squashes pictures keeps that share of the picture's own shape.
+function cropBox({ width, height }, { crop, squash, config }) {
   const [, H, W] = config.shape;
-  const unit = Math.min(height / H, width / W) * crop;
-  return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
+  const unit = Math.min(height / H, width / W);
+  const box = squash
+    ? { width: width * crop, height: height * crop }
+    : { width: W * unit * crop, height: H * unit * crop };
+  return { left: (width - box.width) / 2, top: (height - box.height) / 2, ...box };
 }
 
 // A photograph as the model takes it, and what was done to it. The browser resizes it, nearly as the package does.

@@ -219,10 +219,13 @@ def tracking(accelerator: Accelerator, recipe: Recipe, log_with: Tracker | Gener
     if log_with is not None:
         accelerator.init_trackers("vit_tutorial", recipe.settings())
         if not accelerator.trackers:
-            raise ImportError(f"{log_with} is not installed: pip install {log_with}")
-    yield
-    for tracker in accelerator.trackers:
-        tracker.finish()
+            name = log_with if isinstance(log_with, str) else log_with.name
+            raise ImportError(f"{name} is not installed: pip install {name}")
+    try:
+        yield
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
 
 
 def training_mode(model: nn.Module, freeze: bool) -> None:
