@@ -1,7 +1,7 @@
 """The command ``vit-tutorial``: training, prediction, evaluation, export and the live page under one name.
 
 The options of a command are a dataclass in :mod:`vit_tutorial.options`, from which tyro makes the command line. These
-don't import torch, so a wrong argument is told at once. Then ``run`` of the command's room does the work.
+don't import torch, so a wrong argument is reported at once. Then ``run`` of the command's room does the work.
 
 Exit status: 0 if the command did its work, 2 for a wrong argument, 1 for all else that fails.
 """

@@ -8,8 +8,7 @@
 A family of timm's is a name of its ViT modules without sizes; the first of each, and each class of transformers' for
 images, is built with two blocks. Every parameter is random, since zeros and ones would hide mistakes. ``vt.load``'s own
 steps follow: the facts off the live module, our model by a table of names, the proof. A case is *equal*, or *refused*
-with a sentence that says where the two differ first. A third outcome, other numbers without a word, there cannot be: it
-is the comparison that decides.
+with a sentence that says where the two differ first. It can't give other numbers silently: the comparison decides.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 03: right ones, written in different ways, and wrong ones with what they hear."""
+"""Answers to the exercises of lesson 03: right ones in different styles, and wrong ones, each with its report."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 14: right ones, written in different ways, and wrong ones with what they hear."""
+"""Answers to the exercises of lesson 14: right ones in different styles, and wrong ones, each with its report."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal

@@ -126,7 +126,7 @@ def _program(trained: LoadedModel) -> torch.export.ExportedProgram:
     if any(part.training for part in trained.model.modules()):
         raise ValueError("the model is in training mode, and a file would keep its dropout: call model.eval() first")
     if {(x.dtype, x.device.type) for x in trained.model.parameters()} != {(torch.float32, "cpu")}:
-        raise ValueError("a file is made of float32 on the CPU: call model.float().cpu() first")
+        raise ValueError("export needs float32 weights on the CPU: call model.float().cpu() first")
     how = trained.preprocess
     two_images = torch.zeros(2, len(how.mean), *how.image_size)  # a batch of one would count as a constant
     with _quiet():

@@ -15,7 +15,7 @@ export function drawSizes({ $, classes, config }) {
   const count = classes.length.toLocaleString("en");
   const names = classes.length <= FEW ? `one of these: ${classes.join(", ")}` : `one of ${count} names`;
   const numbers = config.parameters.toLocaleString("en");
-  $(".sizes").textContent = `It has ${numbers} learned numbers, and to whatever it is shown it answers with ${names}.`;
+  $(".sizes").textContent = `It has ${numbers} learned numbers, and always answers with ${names}.`;
 }
 
 function drawBars({ $, classes, shown: { now, before } }, changed) {

@@ -111,7 +111,7 @@ const STORY = [
     watch: "take",
     follow: "class",
     text: () =>
-      "Of each token’s v, as much flows in as its share says. Guess: how many tokens give half of all? " +
+      "Each token adds its v, in proportion to its share. Guess: how many tokens give half of all? " +
       "Then move the temperature: how many now?",
   },
   {
