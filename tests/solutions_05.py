@@ -194,7 +194,7 @@ class Shared(Stack):
 WRONG = {
     "block_numbers": [
         Wrong("the mean alone", answer(normed=[-2, -2, 2, 2]), "Subtract the mean of the four numbers"),
-        Wrong("the mean kept", answer(again=[9, 9, 11, 11]), "Norm [14, 14, 22, 22] in the same way"),
+        Wrong("the mean kept", answer(again=[9, 9, 11, 11]), "Normalise [14, 14, 22, 22] in the same way"),
     ],
     "layer_norm": [
         Wrong("in place", norm_in_place, "argument 1 was changed in place"),

@@ -148,7 +148,7 @@ def grown(**others):
 WRONG = {
     "scaling_numbers": [
         Wrong("the start", answers(floor=7), "when C is very large"),
-        Wrong("divided", answers(speed=0.04), "MACs an image times images a second"),
+        Wrong("divided", answers(speed=0.04), "MACs per image times images per second"),
     ],
     "law_from_floor": [
         Wrong("one number", changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),

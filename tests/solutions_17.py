@@ -91,7 +91,7 @@ def one_way(images, captions, log_scale):
 
 
 WRONG = {
-    "two_towers_numbers": [Wrong("eight new ones", answers(new=8), "without those that were shown")],
+    "two_towers_numbers": [Wrong("eight new ones", answers(new=8), "minus those that were shown")],
     "clip_loss": [
         Wrong("no clip", lambda i, c, s: loss_by_labels(i, c, s) if s < 4.6 else one_way(i, c, s), "a scale of 150"),
         Wrong("no gradient of the scale", lambda i, c, s: loss_by_labels(i, c, s.detach()), "gradient"),

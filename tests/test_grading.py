@@ -395,7 +395,7 @@ def test_what_was_not_entered_is_run_again_and_what_was_is_not(tool, tmp_path, m
 
     monkeypatch.setattr(tool, "examine", examine)
     for enter, problem, number in (
-        (lambda *_, **__: os._exit(1), tool.LOST.problem, 1),  # killed
+        (lambda *_, **__: os._exit(1), tool.TIMED_OUT.problem, 1),  # killed
         (lambda *_, **__: "nbgrader can't grade it", "nbgrader can't grade it", 2),
         (lambda *_, **__: "", "", 3),
         (lambda *_, **__: "", "", 3),
@@ -543,7 +543,7 @@ def test_a_course_that_submissions_could_read_is_refused(tool):
 
 def test_an_answer_has_a_limit_of_its_own(tool, sandboxed):
     message = {"cells": [{"source": "print('x' * 50_000)"}], "seconds": 20}
-    with pytest.raises(tool.sandbox.Stopped, match=r"MB of output|can.t be read"):
+    with pytest.raises(tool.sandbox.SandboxStopped, match=r"MB of output|can.t be read"):
         tool.sandbox.run("execute_notebook.py", message, sandboxed, tool.Limits(answer=10_000))
 
 
@@ -565,7 +565,7 @@ def test_a_busy_machine_makes_no_limit_harder(tool, monkeypatch, share, seconds)
     program = importlib.import_module("execute_notebook")
     monkeypatch.setattr(program.psutil, "Process", lambda: SimpleNamespace(create_time=lambda: time.time() - 100))
     monkeypatch.setattr(program.time, "process_time", lambda: 100 * share)
-    assert program.stretched(20) == seconds
+    assert program.scaled_limit(20) == seconds
 
 
 # ---- Tricks ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-from execute_notebook import answer, limit, stretched
+from execute_notebook import answer, limit, scaled_limit
 
 from vit_tutorial import checks
 
@@ -75,7 +75,7 @@ def main() -> None:
     # Once, for all processes that fork off: the lesson's checks, and what the notebook's given cells import.
     exercises = {exercise.name: exercise for exercise in checks.exercises(message["lesson"])}
     exec(message["given"], {})
-    seconds = stretched(message["seconds"])
+    seconds = scaled_limit(message["seconds"])
     results = [
         check_apart(job | {"exercise": exercises[job["check"]], "given": message["given"]}, seconds)
         for job in message["checks"]

@@ -3,6 +3,16 @@
 python tools/classroom.py assignments         notebooks/solutions/ -> notebooks/exercises/, by nbgrader
 python tools/classroom.py grade               submitted/ -> classroom/: nbgrader's gradebook, feedback, and marks.csv
 
+The route of a submission, from ``make grade`` to its row:
+
+    classroom.grade                  the course, its lock, the table
+    student_notebooks.collect        the files, and whose they are
+    classroom.in_processes           a process for each submission, with a deadline
+    student_notebooks.rebuild        the teacher's copy with the student's answers
+    course.examine                   sandbox.run: execute_notebook.py runs the cells, check_works.py checks the works
+    vit_tutorial.checks              a verdict and a report for each exercise, see checks/engine
+    course.enter, course.marks       nbgrader's gradebook, feedback, and the row
+
 What submitted/ may hold, tools/student_notebooks.py says; TEACHING.md walks through a week.
 """
 
@@ -41,7 +51,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
 NOT_HANDED_IN = "not handed in"
 OVERHEAD = 180  # seconds to read a submission and start its sandboxes, and again to enter its marks
-LOST = Outcome(problem="it could not be graded within the limits")
+TIMED_OUT = Outcome(problem="it could not be graded within the limits")
 
 Row = dict[str, Any]  # of marks.csv: COLUMNS, and the marks of each check
 
@@ -71,7 +81,7 @@ class Grading:
     limits: Limits
 
 
-class Running(NamedTuple):
+class GradingProcess(NamedTuple):
     """A process that grades a submission, and when it is ended, which the process itself may move."""
 
     process: BaseProcess
@@ -180,13 +190,16 @@ def _outcomes(submissions: list[Submission], grading: Grading, workers: int) -> 
 
 
 def in_processes(submissions: list[Submission], grading: Grading, workers: int) -> Iterator[tuple[Submission, Outcome]]:
-    """Grade each submission in a process of its own, ``workers`` at a time; their outcomes, as they are done."""
+    """Grade each submission in a process of its own, ``workers`` at a time; their outcomes, as they are done.
+
+    Not by concurrent.futures: a killed worker breaks its whole pool, and a deadline can't move there.
+    """
     waiting = list(reversed(submissions))
-    running: dict[int, Running] = {}
+    running: dict[int, GradingProcess] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                started = _started(waiting.pop(), grading)
+                started = _start(waiting.pop(), grading)
                 running[started.process.sentinel] = started
             wait(list(running), timeout=1.0)
             for sentinel, (process, submission, deadline) in list(running.items()):
@@ -196,38 +209,49 @@ def in_processes(submissions: list[Submission], grading: Grading, workers: int) 
                 process.join()
                 del running[sentinel]
                 outcome = Outcome.read(_outcome_path(submission, grading)) if process.exitcode == 0 else None
-                yield submission, outcome or LOST
+                yield submission, outcome or TIMED_OUT
     finally:
         for process, _, _ in running.values():
             process.kill()
 
 
-def _started(submission: Submission, grading: Grading) -> Running:
+def _start(submission: Submission, grading: Grading) -> GradingProcess:
     forking = multiprocessing.get_context("fork")
     deadline = forking.Value("d", time.monotonic() + 2 * grading.limits.total_seconds + OVERHEAD, lock=False)
     process = forking.Process(target=_grade_one, args=(submission, grading, deadline))
     process.start()
-    return Running(process, submission, deadline)
+    return GradingProcess(process, submission, deadline)
 
 
 def _grade_one(submission: Submission, grading: Grading, deadline: c_double) -> None:
     """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks."""
-    notebook, notes, problem = _rebuilt(submission)
+    notebook, notes, problem = _rebuild(submission)
     earlier = None if problem else _earlier_outcome(submission, grading, notebook)
-    outcome = earlier or Outcome(problem=problem)
-    if not (earlier or problem):
-        outcome = examine(notebook, submission.exercise, grading.kind, grading.limits)
-    path, outcome = _outcome_path(submission, grading), replace(outcome, notes=notes)
-    outcome.write(path)
+    outcome = earlier or _examine(submission, grading, notebook, problem)
+    outcome = replace(outcome, notes=notes)
+    outcome.write(_outcome_path(submission, grading))
     _keep_copy(submission, grading, notebook)  # after the outcome, which otherwise might be that of an older copy
-    deadline.value = math.inf  # it must not pay for those who are entered before it
+    _enter(submission, grading, outcome, deadline, autograde=earlier is None)
+
+
+def _examine(submission: Submission, grading: Grading, notebook: NotebookNode, problem: str) -> Outcome:
+    """Run a notebook that has no problem yet."""
+    if problem:
+        return Outcome(problem=problem)
+    return examine(notebook, submission.exercise, grading.kind, grading.limits)
+
+
+def _enter(submission: Submission, grading: Grading, outcome: Outcome, deadline: c_double, autograde: bool) -> None:
+    """Let nbgrader enter the marks, one submission at a time, and note whether it did."""
+    deadline.value = math.inf  # waiting for the gradebook doesn't count against its limit
     with FileLock(grading.course.folder / "gradebook.lock"):
         deadline.value = time.monotonic() + OVERHEAD
-        failure = grading.course.enter(submission.student, submission.exercise, autograde=earlier is None)
-    replace(outcome, problem=failure or outcome.problem, entered=not failure).write(path)
+        failure = grading.course.enter(submission.student, submission.exercise, autograde=autograde)
+    entered = replace(outcome, problem=failure or outcome.problem, entered=not failure)
+    entered.write(_outcome_path(submission, grading))
 
 
-def _rebuilt(submission: Submission) -> tuple[NotebookNode, list[str], str]:
+def _rebuild(submission: Submission) -> tuple[NotebookNode, list[str], str]:
     """The teacher's copy with the student's answers, what was changed in it, and why it can't be graded."""
     cells, problem = [], submission.problem
     if not problem:

@@ -29,6 +29,7 @@ from sandbox import GradingError, Kind, Limits
 from student_notebooks import as_plain, clean, is_check, name_of, one_line, without_hidden
 from traitlets.config import Config
 
+# The contract of the exercise notebooks, this module and check_works.py: a check's cell has such a line.
 CHECK = re.compile(r"assert checks\.check_(?P<name>\w+)\((?P<work>\w+)\)")
 PICTURE = re.compile(r"[\w+/=\s]{100,}", re.ASCII)  # in base64: nothing that ends an attribute of HTML
 
@@ -100,7 +101,7 @@ def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Ou
     jobs = [_job(cell) for cell in code]
     try:
         answer = sandbox.run("execute_notebook.py", {"cells": jobs, "seconds": limits.cell_seconds}, kind, limits)
-    except sandbox.Stopped as stopped:
+    except sandbox.SandboxStopped as stopped:
         answer = {"problem": str(stopped)}
     answer = answer if isinstance(answer, dict) else {}
     works = answer.get("works") if isinstance(answer.get("works"), dict) else {}
@@ -140,7 +141,7 @@ def _check_works(
     try:
         answer = sandbox.run("check_works.py", message, kind, limits)
         checked = [Result(check["passed"] is True, clean(check["report"], 50_000)) for check in answer]
-    except sandbox.Stopped as stopped:
+    except sandbox.SandboxStopped as stopped:
         return results, str(stopped)
     except (KeyError, TypeError):
         return results, "what it answered can't be read"

@@ -26,7 +26,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 MAX_OUTPUTS, MAX_CHARACTERS = 100, 3_000_000  # of one cell
-BUSIEST = 10  # a limit is stretched so many times at most
+BUSIEST = 10  # a limit becomes at most so many times as long
 WORKS = Path("works")
 SAVE = "__import__('execute_notebook').save_work({name!r}, {work})"
 
@@ -82,7 +82,7 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
     timeout = {"status": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []}
     client = _Client(
         notebook,
-        timeout=stretched(seconds),
+        timeout=scaled_limit(seconds),
         kernel_name="python3",
         allow_errors=True,
         interrupt_on_timeout=True,
@@ -104,8 +104,8 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
     return {"outputs": [cell.outputs for cell in notebook.cells], "works": works, "problem": problem}
 
 
-def stretched(seconds: int) -> int:
-    """A limit by the clock that a busy machine makes no harder: until now this process had a share of a processor."""
+def scaled_limit(seconds: int) -> int:
+    """The limit by the clock, lengthened in proportion to how little of a processor this process got until now."""
     share = time.process_time() / (time.time() - psutil.Process().create_time())
     return round(seconds / min(1, max(share, 1 / BUSIEST)))
 

@@ -62,7 +62,7 @@ class GradingError(Exception):
     """Grading can't begin; the message says why, and how to go on."""
 
 
-class Stopped(Exception):
+class SandboxStopped(Exception):
     """A program that was ended, or ended itself; the message says why."""
 
 
@@ -168,7 +168,7 @@ def run(program: str, message: dict[str, Any], kind: Kind, limits: Limits) -> An
     """What one of :data:`PROGRAMS` answers to a message: JSON in, JSON out. The answer may be forged: trust nothing.
 
     Raises:
-        Stopped: it had to be ended, or ended without an answer.
+        SandboxStopped: it had to be ended, or ended without an answer.
     """
     name = f"vit-{uuid.uuid4().hex[:12]}"
     message = message | {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
@@ -185,7 +185,7 @@ def run(program: str, message: dict[str, Any], kind: Kind, limits: Limits) -> An
         try:
             return json.loads(out.read(limits.answer))
         except (ValueError, RecursionError):
-            raise Stopped("the notebook's process ended itself, or what it answered can't be read") from None
+            raise SandboxStopped("the notebook's process ended itself, or what it answered can't be read") from None
 
 
 def _command(program: str, kind: Kind, limits: Limits, name: str) -> list[str]:
@@ -223,13 +223,13 @@ def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> N
     start = time.monotonic()
     while process.poll() is None:
         if time.monotonic() - start > limits.total_seconds:
-            raise Stopped(f"the notebook took more than {limits.total_seconds} seconds")
+            raise SandboxStopped(f"the notebook took more than {limits.total_seconds} seconds")
         if os.fstat(out.fileno()).st_size > limits.answer:
-            raise Stopped(f"more than {limits.answer // MB} MB of output")
+            raise SandboxStopped(f"more than {limits.answer // MB} MB of output")
         if _memory(process.pid) > limits.memory:
-            raise Stopped(f"more than {limits.memory // MB} MB of memory")
+            raise SandboxStopped(f"more than {limits.memory // MB} MB of memory")
         if psutil.virtual_memory().available < LEAST_FREE:
-            raise Stopped(MACHINE_FULL)
+            raise SandboxStopped(MACHINE_FULL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
 

@@ -219,7 +219,7 @@ def _text_of(cell: Cell) -> Cell:
 def rebuild(submitted: list[Cell], release: NotebookNode) -> tuple[NotebookNode, list[str]]:
     """The release with the student's answers and own cells at their places; what a teacher should know of them."""
     shortened = [cell | {"source": _shortened(cell["source"])} for cell in submitted]
-    answers, own_cells, notes = _placed(shortened, release)
+    answers, own_cells, notes = _match_cells(shortened, release)
     if shortened != submitted:
         notes.append(f"a cell was cut to {MAX_SOURCE} characters, or runs of blank lines to {MAX_BLANK}")
     cells = list(_new_cells(own_cells.get(-1, [])))
@@ -243,7 +243,9 @@ def _shortened(source: str) -> str:
     return "\n".join(lines)[:MAX_SOURCE]
 
 
-def _placed(submitted: list[Cell], release: NotebookNode) -> tuple[dict[int, Cell], dict[int, list[Cell]], list[str]]:
+def _match_cells(
+    submitted: list[Cell], release: NotebookNode
+) -> tuple[dict[int, Cell], dict[int, list[Cell]], list[str]]:
     """The student's cells by their places in the release, those of their own by the place before them, and notes."""
     names = {name_of(cell): place for place, cell in enumerate(release.cells) if name_of(cell)}
     ids = {cell.id: place for place, cell in enumerate(release.cells)}

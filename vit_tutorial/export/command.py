@@ -18,8 +18,9 @@ from vit_tutorial.export import formats
 from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.weights import LoadedModel, load
 
-FAR = 2e-4  # the largest difference of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4
-FEW = 0.9  # the least share of photographs for which an int8 file gives the model's class
+# Of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4.
+MAX_DIFFERENCE = 2e-4
+MIN_AGREEMENT = 0.9  # the share of photographs for which an int8 file gives the model's class
 
 
 def run(options: ExportOptions) -> None:
@@ -40,8 +41,8 @@ def export(trained: LoadedModel, out: Path, *, int8: bool = False) -> str:
     """Write the file ``out``, .onnx or .pt2, if it agrees with the model; a line that says how well.
 
     Raises:
-        ValueError: its answers differ by more than :data:`FAR`, or with ``int8`` for too many photographs; or they
-            would on another processor.
+        ValueError: its answers differ by more than :data:`MAX_DIFFERENCE`, with ``int8`` for too many photographs, or
+            they would on another processor.
     """
     images = samples(trained)  # (B, C, H, W)
     with torch.inference_mode():
@@ -59,7 +60,8 @@ def export(trained: LoadedModel, out: Path, *, int8: bool = False) -> str:
     same = int((logits.argmax(dim=1) == expected.argmax(dim=1)).sum())
     found = f"the most likely class is the same for {same} of {len(images)} photographs, and logits differ by at most "
     found += f"{difference:.1g} of the largest"
-    if same < FEW * len(images) if int8 else not difference <= FAR:
+    agrees = same >= MIN_AGREEMENT * len(images) if int8 else difference <= MAX_DIFFERENCE
+    if not agrees:
         raise ValueError(f"{out} was not written, because it doesn't agree with the model: {found}")
     if unsafe:
         raise ValueError(f"{out} was not written: {unsafe[0]} saturates on processors without VNNI")

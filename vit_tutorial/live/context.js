@@ -87,8 +87,23 @@ export function contextOf({ host, root, data }) {
     map: {}, // the diagram: how it is laid out, and its elements
     meaning: {}, // the sheet of pictures that parts answer to, and where in it they are
     watch: {}, // attention as it happens: the beat, whether it moves on, and the scene that it shows
+    pad: null, // the drawing pad, of input.js
+
+    // What the page does, which other files give it:
+    draw: null, // shows the state (live.js)
+    catchUp: null, // computes what the state asks for, and draws it (live.js)
+    chooseToken: null, // follows another token (live.js)
+    reveal: null, // scrolls an element into sight (live.js)
+    remember: null, // keeps picture and changes, to be undone (live.js)
+    follow: null, // shows another picture or model, at once what is known of it (live.js)
+    sayAnswer: null, // to a screen reader (live.js)
+    change: null, // changes the model or its patches (live.js)
+    undo: null, // live.js
+    walk: null, // leaves the tour for a station (live.js)
+    cut: null, // switches a part off, or on again (map.js)
+    lightUp: (place, lights) => lightUp(page, place, lights),
+    stops: [], // of the tour
   };
-  page.lightUp = (place, lights) => lightUp(page, place, lights);
   page.stops = storyOf(page);
   return page;
 }
