@@ -127,7 +127,7 @@ def test_every_tensor_matters_and_every_count_is_right(part):
             "kv.bias" not in name
             and "qkv.bias" not in name
             and not q_of_the_probe
-            and name != "blocks.0.attention.bias"
+            and name != "blocks.0.attention.qv_bias"
         ):
             assert parameter.grad is not None, name
             assert parameter.grad.abs().max() > 0, name

@@ -36,9 +36,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: options < plots < the six < variants < data < analysis < weights < train <
-predict < export < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
-``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text``, ``vt.words`` and ``vt.tokens`` are the
-lessons' modules without their rooms.
+predict < export < live < checks. ``vt.explain`` is short for ``vt.analysis.explain``;
+each module of ``analysis`` and ``variants`` has such a short name.
 """
 
 from __future__ import annotations
@@ -82,40 +81,26 @@ if TYPE_CHECKING:  # for mypy and editors
 
 __version__ = "0.1.0"
 _ROOMS = (
-    *("analysis", "checks", "data", "export", "live", "options", "plots", "predict", "train"),
-    *("variants", "weights"),
-)
-_CORE = {  # a public name of the six modules: its module
-    "MultiHeadSelfAttention": "attention",
-    "dot_product_attention": "attention",
-    "Embeddings": "embeddings",
-    "resize_position_embedding": "embeddings",
-    "sincos_position_embedding": "embeddings",
-    "DropPath": "encoder",
-    "EncoderBlock": "encoder",
-    "MLP": "mlp",
-    "PatchEmbedding": "patches",
-    "patchify": "patches",
-    "unpatchify": "patches",
-    "ViT": "vit",
-    "ViTConfig": "vit",
-    "count_macs": "vit",
-    "count_parameters": "vit",
+    "analysis", "checks", "data", "export", "live", "options", "plots", "predict", "train", "variants", "weights",
+)  # fmt: skip
+_LESSONS = {  # rooms whose modules have a short name: vt.dense is vit_tutorial.analysis.dense
+    "analysis": ("dense", "explain", "scaling"),
+    "variants": (
+        "hybrid", "modern", "modern_config", "positions", "resnet", "selfsup", "text", "tokens", "words",
+    ),
+}  # fmt: skip
+_NAMES = {  # the public names of a module
+    "attention": ("MultiHeadSelfAttention", "dot_product_attention"),
+    "embeddings": ("Embeddings", "resize_position_embedding", "sincos_position_embedding"),
+    "encoder": ("DropPath", "EncoderBlock"),
+    "mlp": ("MLP",),
+    "patches": ("PatchEmbedding", "patchify", "unpatchify"),
+    "vit": ("ViT", "ViTConfig", "count_macs", "count_parameters"),
+    "weights": ("load", "load_pair", "save"),
 }
-_LESSONS = {  # a lesson's module, without its room
-    "dense": "analysis",
-    "explain": "analysis",
-    "scaling": "analysis",
-    "positions": "variants",
-    "hybrid": "variants",
-    "resnet": "variants",
-    "selfsup": "variants",
-    "modern": "variants",
-    "modern_config": "variants",
-    "text": "variants",
-    "words": "variants",
-    "tokens": "variants",
-}
+_MODULES = {name: name for name in (*_ROOMS, *_NAMES)}
+_MODULES |= {name: f"{room}.{name}" for room, names in _LESSONS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "MLP",
     "DropPath",
@@ -136,19 +121,15 @@ __all__ = [
     "sincos_position_embedding",
     "unpatchify",
 ]
-__all__ += [*_ROOMS, *_LESSONS]
+__all__ += [*_ROOMS, *(name for names in _LESSONS.values() for name in names)]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the command line needs no torch, the model torch alone, and matplotlib takes half a second.
-    if name in _CORE:
-        return getattr(importlib.import_module(f"vit_tutorial.{_CORE[name]}"), name)
-    if name in _ROOMS or name in _CORE.values():
-        return _imported(f"vit_tutorial.{name}")
-    if name in _LESSONS:
-        return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
-    if name in ("load", "load_pair", "save"):
-        return getattr(_imported("vit_tutorial.weights"), name)
+    if name in _MODULES:
+        return _imported(f"vit_tutorial.{_MODULES[name]}")
+    if name in _MODULE_OF:
+        return getattr(_imported(f"vit_tutorial.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

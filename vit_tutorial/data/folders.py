@@ -159,14 +159,14 @@ def image_folder(
     _warn(skipped := skipped + skipped_too)
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(train_images)
     return Data(
-        folder.resolve().name,
-        train_images,
-        test_images,
-        classes,
-        to_input.image_size,
-        len(mean),
-        mean,
-        std,
+        name=folder.resolve().name,
+        train=train_images,
+        test=test_images,
+        classes=classes,
+        image_size=to_input.image_size,
+        in_channels=len(mean),
+        mean=mean,
+        std=std,
         test_files=() if test_share is None else test_names,
         test_names=test_names,
         preprocess=preprocess,
@@ -197,13 +197,15 @@ def labelled_images(path: str | Path, classes: tuple[str, ...], preprocess: Prep
         raise ValueError(f"no image in {folder} can be read: {first_of(skipped)}")
     _warn(skipped)
     nothing = images.part(torch.zeros(len(images), dtype=torch.bool))
-    how = (preprocess.image_size, len(preprocess.mean), preprocess.mean, preprocess.std)
     return Data(
-        folder.resolve().name,
-        nothing,
-        images,
-        classes,
-        *how,
+        name=folder.resolve().name,
+        train=nothing,
+        test=images,
+        classes=classes,
+        image_size=preprocess.image_size,
+        in_channels=len(preprocess.mean),
+        mean=preprocess.mean,
+        std=preprocess.std,
         test_names=names,
         preprocess=preprocess,
         skipped=tuple(skipped),

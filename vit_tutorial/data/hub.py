@@ -102,14 +102,14 @@ def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | No
     )
     mean, std = (preprocess.mean, preprocess.std) if preprocess else _statistics(train)
     return Data(
-        short,
-        train,
-        test,
-        classes,
-        to_input.image_size,
-        len(mean),
-        mean,
-        std,
+        name=short,
+        train=train,
+        test=test,
+        classes=classes,
+        image_size=to_input.image_size,
+        in_channels=len(mean),
+        mean=mean,
+        std=std,
         preprocess=preprocess,
         digest=f"{_digest(splits[0])}; {_digest(splits[1])}",
     )

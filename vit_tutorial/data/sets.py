@@ -46,7 +46,17 @@ def from_spec(name: str, classes: tuple[str, ...], train: Images, test: Images) 
     """The data set of these images, with what its entry in :data:`DATASETS` says of it."""
     spec, (_, C, H, W) = DATASETS[name], train.images.shape
     mean, std = (spec.mean, spec.std) if spec.mean and spec.std else channel_statistics(train)
-    return Data(name, train, test, classes, (H, W), C, mean, std, str(spec.recipe.augment))
+    return Data(
+        name=name,
+        train=train,
+        test=test,
+        classes=classes,
+        image_size=(H, W),
+        in_channels=C,
+        mean=mean,
+        std=std,
+        augment=str(spec.recipe.augment),
+    )
 
 
 def load(

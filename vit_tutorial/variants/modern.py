@@ -111,13 +111,13 @@ def position_bias_index(grid: Grid, device: torch.device | str | None = None) ->
 class ModernAttention(MultiHeadSelfAttention):
     """Self-attention (B, T, D) -> (B, T, D) that knows its tokens' places.
 
-    ``cos`` and ``sin`` (T, d / 2) belong to the angles of each token, ``bias_rows`` (T, T) to the position bias. All
+    ``cos`` and ``sin`` (T, d / 2) belong to the angles of each token, ``bias_index`` (T, T) to the position bias. All
     three follow from the config's grid, so no file has them.
     """
 
     cos: Tensor
     sin: Tensor
-    bias_rows: Tensor
+    bias_index: Tensor
 
     def __init__(self, config: ModernConfig) -> None:
         super().__init__(
@@ -128,17 +128,17 @@ class ModernAttention(MultiHeadSelfAttention):
             dropout=config.dropout,
         )
         no_k_bias = config.qkv_bias and not config.k_bias
-        self.bias = nn.Parameter(torch.zeros(2, config.dim)) if no_k_bias else None  # of q and v
+        self.qv_bias = nn.Parameter(torch.zeros(2, config.dim)) if no_k_bias else None
         self.q_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.k_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.norm = norm_layer(config, config.dim) if config.attention_norm else nn.Identity()
         offsets = count_offsets(config.grid) + 3
         self.position_bias = nn.Parameter(torch.zeros(offsets, config.num_heads)) if config.position_bias else None
         self.config = config
-        self._compute_places(torch.zeros((), device="cpu"))  # numbers, even where the model is built on "meta"
+        self._compute_buffers(torch.zeros((), device="cpu"))  # numbers, even where the model is built on "meta"
 
-    def _compute_places(self, like: Tensor) -> None:
-        """Compute ``cos``, ``sin`` and ``bias_rows`` on the device of ``like``, in its precision or float32's."""
+    def _compute_buffers(self, like: Tensor) -> None:
+        """Compute ``cos``, ``sin`` and ``bias_index`` on the device of ``like``, in its precision or float32's."""
         config = self.config
         if config.rotary is not None:
             angles = config.rotary.angles(config.grid, config.head_dim, like)  # (N, d/2)
@@ -146,19 +146,19 @@ class ModernAttention(MultiHeadSelfAttention):
             self.register_buffer("cos", angles.cos(), persistent=False)
             self.register_buffer("sin", angles.sin(), persistent=False)
         if config.position_bias:
-            self.register_buffer("bias_rows", position_bias_index(config.grid, like.device), persistent=False)
+            self.register_buffer("bias_index", position_bias_index(config.grid, like.device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What ``.to``, ``.half`` and their like do. Places are computed anew: half precision would round angles."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._compute_places(next(self.parameters()))
+        self._compute_buffers(next(self.parameters()))
         return self
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of tokens (B, T, D): q and k, normalised and rotated, and v, each (B, h, T, d)."""
         q, k, v = super().split_heads(x)  # each (B, h, T, d)
-        if self.bias is not None:
-            q_bias, v_bias = self.bias.to(q.dtype).view(2, self.num_heads, 1, -1)  # each (h, 1, d)
+        if self.qv_bias is not None:
+            q_bias, v_bias = self.qv_bias.to(q.dtype).view(2, self.num_heads, 1, -1)  # each (h, 1, d)
             q = q + q_bias
             v = v + v_bias
         q = self.q_norm(q)
@@ -172,7 +172,7 @@ class ModernAttention(MultiHeadSelfAttention):
         """The position bias for queries (B, h, T, d), (h, T, T); or None."""
         if self.position_bias is None:
             return None
-        return self.position_bias[self.bias_rows].permute(2, 0, 1).to(q.dtype)  # (h, T, T)
+        return self.position_bias[self.bias_index].permute(2, 0, 1).to(q.dtype)  # (h, T, T)
 
     def merge_heads(self, z: Tensor) -> Tensor:
         return self.norm(super().merge_heads(z))

@@ -127,7 +127,7 @@ def shape_facts(ours: State) -> dict[str, Any]:
         raise ValueError("the patches aren't made by one convolution: a part that ModernConfig can't express")
     D, C, P, Q = patches.shape
     hidden, rows = ours["blocks.0.mlp.fc2.weight"].shape[1], len(ours["blocks.0.mlp.fc1.weight"])
-    no_k_bias = "blocks.0.attention.bias" in ours
+    no_k_bias = "blocks.0.attention.qv_bias" in ours
     return {field: name in ours for field, name in SWITCHES.items()} | {
         "patch_size": (P, Q),
         "in_channels": C,
@@ -245,7 +245,7 @@ def move_rotary_pairs(ours: State, num_heads: int, original: LibraryModel, *, ba
         if name.endswith(("attention.qkv.weight", "attention.qkv.bias")):
             q, k, v = tensor.chunk(3)
             result[name] = torch.cat([q[rows], k[rows], v])
-        elif name.endswith("attention.bias"):  # of q and v
+        elif name.endswith("attention.qv_bias"):
             result[name] = torch.stack([tensor[0][rows], tensor[1]])
         elif name.endswith(("q_norm.weight", "q_norm.bias", "k_norm.weight", "k_norm.bias")):
             result[name] = tensor[order]

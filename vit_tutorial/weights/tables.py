@@ -44,7 +44,7 @@ TIMM_MODERN: Table = {  # all of timm's ViTs: VisionTransformer, Eva, Beit
     "embed.registers": "reg_token",
     "embed.norm.*": "norm_pre.*",
     "blocks.{i}.attention.qkv.*": ("blocks.{i}.attn.qkv.*", "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"),
-    "blocks.{i}.attention.bias": (
+    "blocks.{i}.attention.qv_bias": (
         "blocks.{i}.attn.(q_bias|v_bias) : stack",
         "blocks.{i}.attn.(q_proj|v_proj).bias : stack",
     ),
@@ -86,7 +86,7 @@ TRANSFORMERS_VIT: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behi
     "embed.patches.proj.*": "embeddings.patch_embeddings.projection.*",
     "blocks.{i}.norm1.*": "layers.{i}.layernorm_before.*",
     "blocks.{i}.attention.qkv.*": "layers.{i}.attention.(q_proj|k_proj|v_proj).*",
-    "blocks.{i}.attention.bias": "layers.{i}.attention.(q_proj|v_proj).bias : stack",
+    "blocks.{i}.attention.qv_bias": "layers.{i}.attention.(q_proj|v_proj).bias : stack",
     "blocks.{i}.attention.proj.*": "layers.{i}.attention.o_proj.*",
     "blocks.{i}.attention.position_bias": "layers.{i}.relative_position_bias.relative_position_bias_table",
     "blocks.{i}.scale1.gamma": "layers.{i}.lambda_1",
@@ -102,7 +102,7 @@ TRANSFORMERS_VIT: Table = {  # transformers' ViT, DeiT, BEiT and their kin, behi
 _DINO_LAYER: Table = {  # DINOv2's and DINOv3's blocks
     "norm1.*": "norm1.*",
     "attention.qkv.*": "attention.(q_proj|k_proj|v_proj).*",
-    "attention.bias": "attention.(q_proj|v_proj).bias : stack",
+    "attention.qv_bias": "attention.(q_proj|v_proj).bias : stack",
     "attention.proj.*": "attention.o_proj.*",
     "scale1.gamma": "layer_scale1.lambda1",
     "norm2.*": "norm2.*",
