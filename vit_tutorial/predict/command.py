@@ -50,7 +50,7 @@ def run(options: PredictOptions) -> None:
             _one_of_several(options, files, *processes())
         else:
             _alone(options, files, skipped)
-    except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
+    except BrokenPipeError:  # the reader closed the pipe, as "| head" does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -70,7 +70,7 @@ def _check(options: PredictOptions, files: Sequence[str], skipped: Sequence[str]
     from vit_tutorial import plots  # noqa: F401  if Matplotlib is missing, that is said now
 
 
-class Answers(NamedTuple):
+class Summary(NamedTuple):
     """What became of the photographs."""
 
     number: int  # that were answered
@@ -80,16 +80,16 @@ class Answers(NamedTuple):
 
 def _alone(options: PredictOptions, files: Sequence[str], missing: Sequence[str]) -> None:
     """Answer all photographs; ``missing`` are the names that stand for no file."""
-    trained, judge = _trained(options)
-    answers = _answer(options, files, trained, judge, options.out)
+    trained, judge = _load_model(options)
+    summary = _predict(options, files, trained, judge, options.out)
     if options.out:
-        print(f"{counted(answers.number, 'photograph')}: {options.out}")
+        print(f"{counted(summary.number, 'photograph')}: {options.out}")
     if options.attention:
-        write(options.attention, attention_png(trained, answers.drawn))
-        titles = titles_of(trained, answers.drawn).items()
+        write(options.attention, attention_png(trained, summary.drawn))
+        titles = titles_of(trained, summary.drawn).items()
         numbered = [f", {title} is {brief(name)}" for name, title in titles if title != name]
         print(f"where it looked: {options.attention}{''.join(numbered)}")
-    if skipped := [*missing, *answers.skipped]:
+    if skipped := [*missing, *summary.skipped]:
         print(f"note: {len(skipped):,} skipped, the others were read: {first_of(skipped)}", file=sys.stderr)
 
 
@@ -102,8 +102,8 @@ def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, nu
     out, accelerator = options.out, Accelerator()
     tables = [out.with_name(f"{out.stem}.part-{part}{out.suffix}") for part in range(number)]
     share = files[rank * len(files) // number : (rank + 1) * len(files) // number]
-    trained, judge = _trained(options)
-    _answer(options, share, trained, judge, tables[rank], may_be_empty=True)
+    trained, judge = _load_model(options)
+    _predict(options, share, trained, judge, tables[rank], may_be_empty=True)
     accelerator.wait_for_everyone()
     if rank == 0:
         _join(tables, out)
@@ -123,7 +123,7 @@ def _join(tables: Sequence[Path], out: Path) -> None:
         table.unlink()
 
 
-def _answer(
+def _predict(
     options: PredictOptions,
     files: Sequence[str],
     trained: LoadedModel,
@@ -131,13 +131,13 @@ def _answer(
     out: Path | None,
     *,
     may_be_empty: bool = False,
-) -> Answers:
+) -> Summary:
     """Print the model's answers, or write them into the table ``out``, which appears when it is whole.
 
     Raises:
         ValueError: no photograph can be read, unless ``may_be_empty``.
     """
-    number, answers = 0, Answers(0, [], [])
+    number, summary = 0, Summary(0, [], [])
     batch_size = max(min(options.batch_size, len(files)), 1)
     with (
         closing(read(files, trained.preprocess, ahead=2 * batch_size)) as images,
@@ -148,18 +148,18 @@ def _answer(
             bar.update()
             if isinstance(prediction, ValueError):
                 tqdm.write(f"skipped: {prediction}", file=sys.stderr)
-                answers.skipped.append(str(prediction))
+                summary.skipped.append(str(prediction))
                 continue
             show(prediction.file, prediction.ranked)
             number += 1
             if options.attention:
-                answers.drawn.append(prediction)
+                summary.drawn.append(prediction)
         if not number and not may_be_empty:
-            raise ValueError(f"no photograph can be read: {first_of(answers.skipped)}")
-    return answers._replace(number=number)
+            raise ValueError(f"no photograph can be read: {first_of(summary.skipped)}")
+    return summary._replace(number=number)
 
 
-def _trained(options: PredictOptions) -> tuple[LoadedModel, Judge | None]:
+def _load_model(options: PredictOptions) -> tuple[LoadedModel, Judge | None]:
     """The model, and how it judges the texts of --labels."""
     judge: Judge | None = None
     if options.labels:

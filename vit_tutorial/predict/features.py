@@ -15,7 +15,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from vit_tutorial.data.files import replacing
 from vit_tutorial.data.text import counted, first_of
 from vit_tutorial.predict.photos import read
-from vit_tutorial.predict.probabilities import answers, best_device
+from vit_tutorial.predict.probabilities import best_device, map_batches
 from vit_tutorial.weights import LoadedModel
 
 
@@ -41,7 +41,7 @@ def write_features(out: Path, trained: LoadedModel, files: Sequence[str], batch_
         return model(images.to(device)).cpu()  # (B, D)
 
     with closing(read(files, trained.preprocess, ahead=2 * batch_size)) as images:
-        for answer in tqdm(answers(images, batch_size, features_of), total=len(files), unit=" photographs"):
+        for answer in tqdm(map_batches(images, batch_size, features_of), total=len(files), unit=" photographs"):
             if isinstance(answer, ValueError):
                 skipped.append(str(answer))
                 continue

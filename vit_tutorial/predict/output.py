@@ -54,21 +54,21 @@ def first_line(table: Path) -> bytes:
 def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
     """A function that prints a photograph's classes, or writes them to ``out``, which appears when it is whole."""
 
-    def print_it(file: str, ranked: Ranked) -> None:
+    def print_row(file: str, ranked: Ranked) -> None:
         tqdm.write(as_text(file, ranked), end="")
         sys.stdout.flush()
 
     if out is None:
-        yield print_it
+        yield print_row
         return
     as_lines = as_csv if out.suffix == ".csv" else as_jsonl
     with replacing(out) as lines:
         lines.write(first_line(out))
 
-        def write_it(file: str, ranked: Ranked) -> None:
+        def write_row(file: str, ranked: Ranked) -> None:
             lines.write(as_lines(file, ranked).encode(errors="backslashreplace"))  # a file's name may hold any bytes
 
-        yield write_it
+        yield write_row
 
 
 def titles_of(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> dict[str, str]:

@@ -52,18 +52,18 @@ def predictions(
         batch_size: how many images the model gets at a time.
         judge: how an image gets its probabilities; None: by the model's head and a softmax.
     """
-    for answer in answers(images, batch_size, lambda batch: rank(trained, batch, top, judge)):
-        yield answer if isinstance(answer, ValueError) else PhotoPrediction(*answer)
+    for result in map_batches(images, batch_size, lambda batch: rank(trained, batch, top, judge)):
+        yield result if isinstance(result, ValueError) else PhotoPrediction(*result)
 
 
-def answers(
-    images: Iterable[tuple[str, Tensor | ValueError]], batch_size: int, answer: Callable[[Tensor], Iterable[Row]]
+def map_batches(
+    images: Iterable[tuple[str, Tensor | ValueError]], batch_size: int, function: Callable[[Tensor], Iterable[Row]]
 ) -> Iterator[tuple[str, Tensor, Row] | ValueError]:
-    """Each file with its image and its row of ``answer``, which gets a batch of images, or what was wrong with it."""
+    """Each file with its image and its row of ``function``, which gets a batch of images, or what was wrong with it."""
     images = iter(images)
     while chunk := list(islice(images, batch_size)):
         good = [image for _, image in chunk if isinstance(image, Tensor)]
-        rows = iter(answer(torch.cat(good)) if good else ())
+        rows = iter(function(torch.cat(good)) if good else ())
         for file, image in chunk:
             yield (file, image, next(rows)) if isinstance(image, Tensor) else image
 
