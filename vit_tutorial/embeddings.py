@@ -92,7 +92,8 @@ def resize_position_embedding(
     if recipe == "dino" and new_grid != old_grid:  # the same grid stays as it is
         target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
     maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
-    return torch.cat([prefix, maps.flatten(2).transpose(1, 2).to(grid.dtype)], dim=1)
+    patches = maps.flatten(2).transpose(1, 2).to(grid.dtype)  # (1, new N, D)
+    return torch.cat([prefix, patches], dim=1)
 
 
 class Embeddings(nn.Module):
@@ -131,7 +132,8 @@ class Embeddings(nn.Module):
         if position == "learned":
             self.position = nn.Parameter(torch.empty(1, num_tokens, dim))
         elif position == "sincos":
-            self.register_buffer("position", torch.empty(1, num_tokens, dim))  # saved, not trained
+            # A buffer: moved and saved with the model, and no optimizer sees it.
+            self.register_buffer("position", torch.empty(1, num_tokens, dim))
         else:
             self.register_parameter("position", None)
         self.dropout = nn.Dropout(dropout)
@@ -145,7 +147,7 @@ class Embeddings(nn.Module):
             nn.init.normal_(self.position, std=0.02)
         elif self.position is not None:
             patches = sincos_position_embedding(self.patches.grid, self.position.shape[2])  # (1, N, D)
-            nn.init.zeros_(self.position)  # which stay where the class token is: it has no place in the image
+            nn.init.zeros_(self.position)  # the class token's row stays zero: it has no place in the image
             self.position[:, -patches.shape[1] :] = patches
 
     def forward(self, images: Tensor) -> Tensor:

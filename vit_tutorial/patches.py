@@ -159,7 +159,7 @@ def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) 
         )
 
 
-torch.fx.wrap("check_images")  # torch.fx keeps the call as it is, and doesn't trace what is inside
+torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as one node
 
 
 def _four_axes(images: Tensor) -> Tensor:

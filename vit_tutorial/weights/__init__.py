@@ -4,7 +4,7 @@ In this order: ``loading``, the name; ``timm_models``, ``torchvision_models`` or
 library builds, and the facts that no tensor shows; ``tables``, the names of its tensors; ``convert``, our model of it;
 ``proof``, that both are equal.
 
-Beside the way: ``assembly`` puts tensors into our models, ``files`` downloads and reads without running code,
+Supporting modules: ``assembly`` puts tensors into our models, ``files`` downloads and reads without running code,
 ``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and ``pairs`` has both towers of
 CLIP and SigLIP.
 """

@@ -8,6 +8,9 @@ Our name is on the left, theirs on the right:
 - ``: bare`` has no axes of one in front; ``: queries`` and ``: keys and values`` are the rows of a part;
 - a tuple holds alternatives: the first one whose tensors are all there counts.
 
+So ``"blocks.{i}.attention.qkv.*": "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"`` says that our
+``blocks.0.attention.qkv.weight`` is their ``blocks.0.attn.q_proj.weight``, ``k_proj`` and ``v_proj``, joined by rows.
+
 Rows without tensors belong to parts that a model doesn't have. Tensors without a row are ignored: whether the model
 needs them, :func:`.proof.prove` finds out.
 """
