@@ -133,7 +133,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
     with refuses(ValueError, "training mode", "model.eval()"):
         write(training, tmp_path / "m")
     training.model.eval().bfloat16()
-    with refuses(ValueError, "float32 on the CPU", "model.float().cpu()"):
+    with refuses(ValueError, "float32 weights on the CPU", "model.float().cpu()"):
         write(training, tmp_path / "m")
     with refuses(TypeError, "ViT, HybridViT, ModernViT", "got Subclass"):
         write(other, tmp_path / "m")
