@@ -60,11 +60,17 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.analysis import dense as dense
     from vit_tutorial.analysis import explain as explain
     from vit_tutorial.analysis import scaling as scaling
-    from vit_tutorial.attention import MultiHeadSelfAttention, dot_product_attention
-    from vit_tutorial.embeddings import Embeddings, resize_position_embedding, sincos_position_embedding
-    from vit_tutorial.encoder import DropPath, EncoderBlock
-    from vit_tutorial.mlp import MLP
-    from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
+    from vit_tutorial.attention import MultiHeadSelfAttention as MultiHeadSelfAttention
+    from vit_tutorial.attention import dot_product_attention as dot_product_attention
+    from vit_tutorial.embeddings import Embeddings as Embeddings
+    from vit_tutorial.embeddings import resize_position_embedding as resize_position_embedding
+    from vit_tutorial.embeddings import sincos_position_embedding as sincos_position_embedding
+    from vit_tutorial.encoder import DropPath as DropPath
+    from vit_tutorial.encoder import EncoderBlock as EncoderBlock
+    from vit_tutorial.mlp import MLP as MLP
+    from vit_tutorial.patches import PatchEmbedding as PatchEmbedding
+    from vit_tutorial.patches import patchify as patchify
+    from vit_tutorial.patches import unpatchify as unpatchify
     from vit_tutorial.variants import hybrid as hybrid
     from vit_tutorial.variants import modern as modern
     from vit_tutorial.variants import modern_config as modern_config
@@ -74,54 +80,52 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import text as text
     from vit_tutorial.variants import tokens as tokens
     from vit_tutorial.variants import words as words
-    from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
+    from vit_tutorial.vit import ViT as ViT
+    from vit_tutorial.vit import ViTConfig as ViTConfig
+    from vit_tutorial.vit import count_macs as count_macs
+    from vit_tutorial.vit import count_parameters as count_parameters
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
     from vit_tutorial.weights import save as save
 
 __version__ = "0.1.0"
-_ROOMS = (
-    "analysis", "checks", "data", "export", "live", "options", "plots", "predict", "train", "variants", "weights",
-)  # fmt: skip
-_LESSONS = {  # rooms whose modules have a short name: vt.dense is vit_tutorial.analysis.dense
-    "analysis": ("dense", "explain", "scaling"),
-    "variants": (
-        "hybrid", "modern", "modern_config", "positions", "resnet", "selfsup", "text", "tokens", "words",
-    ),
-}  # fmt: skip
-_NAMES = {  # the public names of a module
-    "attention": ("MultiHeadSelfAttention", "dot_product_attention"),
-    "embeddings": ("Embeddings", "resize_position_embedding", "sincos_position_embedding"),
-    "encoder": ("DropPath", "EncoderBlock"),
-    "mlp": ("MLP",),
-    "patches": ("PatchEmbedding", "patchify", "unpatchify"),
-    "vit": ("ViT", "ViTConfig", "count_macs", "count_parameters"),
-    "weights": ("load", "load_pair", "save"),
+_ROOMS = ("analysis", "checks", "data", "export", "live", "options", "plots", "predict", "train", "variants", "weights")
+_SHORT_NAMES = {  # of the modules that belong to a lesson
+    "dense": "analysis.dense",
+    "explain": "analysis.explain",
+    "scaling": "analysis.scaling",
+    "hybrid": "variants.hybrid",
+    "modern": "variants.modern",
+    "modern_config": "variants.modern_config",
+    "positions": "variants.positions",
+    "resnet": "variants.resnet",
+    "selfsup": "variants.selfsup",
+    "text": "variants.text",
+    "tokens": "variants.tokens",
+    "words": "variants.words",
 }
-_MODULES = {name: name for name in (*_ROOMS, *_NAMES)}
-_MODULES |= {name: f"{room}.{name}" for room, names in _LESSONS.items() for name in names}
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [
-    "MLP",
-    "DropPath",
-    "Embeddings",
-    "EncoderBlock",
-    "MultiHeadSelfAttention",
-    "PatchEmbedding",
-    "ViT",
-    "ViTConfig",
-    "count_macs",
-    "count_parameters",
-    "dot_product_attention",
-    "load",
-    "load_pair",
-    "patchify",
-    "resize_position_embedding",
-    "save",
-    "sincos_position_embedding",
-    "unpatchify",
-]
-__all__ += [*_ROOMS, *(name for names in _LESSONS.values() for name in names)]
+_MODULE_OF = {  # the module that holds a public class or function
+    "MLP": "mlp",
+    "DropPath": "encoder",
+    "Embeddings": "embeddings",
+    "EncoderBlock": "encoder",
+    "MultiHeadSelfAttention": "attention",
+    "PatchEmbedding": "patches",
+    "ViT": "vit",
+    "ViTConfig": "vit",
+    "count_macs": "vit",
+    "count_parameters": "vit",
+    "dot_product_attention": "attention",
+    "load": "weights",
+    "load_pair": "weights",
+    "patchify": "patches",
+    "resize_position_embedding": "embeddings",
+    "save": "weights",
+    "sincos_position_embedding": "embeddings",
+    "unpatchify": "patches",
+}
+_MODULES = {**{name: name for name in (*_ROOMS, *_MODULE_OF.values())}, **_SHORT_NAMES}
+__all__ = [*_ROOMS, *_SHORT_NAMES, *_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
