@@ -32,7 +32,7 @@ P, SHOWN = 4, [30, 68, 105, 161]  # of the package's 200 photographs
 def hide(images: Tensor) -> tuple[Tensor, Tensor]:
     """What is hidden of each, the same every time: of the patches (B, N), and of the pixels (B, C, H, W)."""
     torch.manual_seed(0)
-    hidden = selfsup.choose(len(images), 64, 0.75)  # (B, N)
+    hidden = selfsup.random_mask(len(images), 64, 0.75)  # (B, N)
     return hidden, vt.unpatchify(hidden[..., None].expand(-1, -1, 3 * P * P), P, (32, 32))
 
 

@@ -116,7 +116,7 @@ def autoencoder(data: dict[str, Tensor]) -> MaskedAutoencoder:
     """The one that ships: its target is the pixels as they are, so that what it paints can be looked at."""
     mean, std = tuple(data["mean"].tolist()), tuple(data["std"].tolist())
     return MaskedAutoencoder(
-        CONFIG, share=0.75, decoder_dim=80, decoder_depth=2, normalise_patches=False, mean=mean, std=std
+        CONFIG, mask_ratio=0.75, decoder_dim=80, decoder_depth=2, normalise_patches=False, mean=mean, std=std
     )
 
 

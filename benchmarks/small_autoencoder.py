@@ -1,4 +1,4 @@
-"""A small masked autoencoder for selfsup_features.py, which hides a share of the patches or none, and its training."""
+"""A small masked autoencoder for selfsup_features.py, which hides a part of the patches or none, and its training."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RATES = (7e-4, 2e-3, 6e-3)
 Data = dict[str, Tensor]
 
 
-def autoencoder(data: Data, share: float) -> MaskedAutoencoder:
+def autoencoder(data: Data, mask_ratio: float) -> MaskedAutoencoder:
     mean, std = tuple(data["mean"].tolist()), tuple(data["std"].tolist())
-    return MaskedAutoencoder(CONFIG, share=share, decoder_dim=32, mean=mean, std=std)
+    return MaskedAutoencoder(CONFIG, mask_ratio=mask_ratio, decoder_dim=32, mean=mean, std=std)
 
 
 def painting_loss(model: MaskedAutoencoder, images: Tensor) -> Tensor:
     """The autoencoder's own; if it hides nothing, the same error of all patches."""
-    if model.share:
+    if model.mask_ratio:
         return model(images)
     target = normalised_patches(vt.patchify(images, 8))  # (B, N, C*P*P)
     hidden = torch.zeros(target.shape[:2], dtype=torch.bool)  # (B, N)
@@ -45,14 +45,14 @@ def batches(images: Tensor, size: int, seed: int) -> Iterator[Tensor]:
         yield from order[: max(size, len(order) // size * size)].split(size)
 
 
-def pretrain(data: Data, seed: int, file: Path, share: float, rate: float) -> Data:
-    """The encoder's tensors, made once; ``share`` of the patches is hidden. With none, a step costs twice as much."""
+def pretrain(data: Data, seed: int, file: Path, mask_ratio: float, rate: float) -> Data:
+    """The encoder's tensors, made once. With none of the patches hidden, a step costs twice as much."""
     if file.exists():
         return torch.load(file, weights_only=True)  # type: ignore[no-any-return]
     torch.manual_seed(seed)
-    model, images, flip = autoencoder(data, share), data["train_images"], Flip()
+    model, images, flip = autoencoder(data, mask_ratio), data["train_images"], Flip()
     optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05), betas=(0.9, 0.95), fused=True)
-    epochs = EPOCHS if share else EPOCHS // 2
+    epochs = EPOCHS if mask_ratio else EPOCHS // 2
     steps = epochs * (len(images) // PRETRAINING_BATCH)
     for step, rows in zip(range(steps), batches(images, PRETRAINING_BATCH, seed), strict=False):
         train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=steps // 20))

@@ -99,7 +99,7 @@ COLOUR_CLASSES = Exercise(
     points=4,
     right=_colour_classes,
     cases=_colour_cases,
-    forbidden=(lesson.colour_classes, lesson.targets),
+    forbidden=(lesson.colour_classes,),
     mistakes=(
         Mistake(
             name="blue counted most",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import cast
 
 import safetensors.torch
 import torch
@@ -22,12 +22,10 @@ from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import as_pair, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig
 
-Target = Literal["mean colour", "small patch", "pixels"]
 LEVELS = 8  # of each channel: 3 bits
-SMALL = 4  # pixels, the side of the small version of a patch
 
 
-# ---- What is predicted -------------------------------------------------------------------------------------------
+# ---- The paper's method: all tokens, half of them corrupted -------------------------------------------------------
 
 
 def colour_classes(colours: Tensor) -> Tensor:
@@ -40,55 +38,21 @@ def colour_classes(colours: Tensor) -> Tensor:
     return (levels * places).sum(dim=-1)
 
 
-def class_colours(classes: Tensor, channels: int) -> Tensor:
-    """The middle of each class, to be drawn: (...) -> (..., C) in [0, 1]."""
-    places = LEVELS ** torch.arange(channels - 1, -1, -1, device=classes.device)  # (C,)
-    return (classes[..., None] // places % LEVELS + 0.5) / LEVELS
+def mean_colours(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
+    """The mean colour of each patch: (B, C, H, W) -> (B, N, C)."""
+    mean = F.avg_pool2d(images, as_pair(patch_size, "patch_size"))  # (B, C, rows, columns)
+    return mean.flatten(2).transpose(1, 2)
 
 
-def targets(images: Tensor, patch_size: int | tuple[int, int], target: Target) -> Tensor:
-    """What a masked model is to predict of each patch.
-
-    Args:
-        images: (B, C, H, W) in [0, 1], before any normalisation.
-        patch_size: P, or (height, width), in pixels; of at least 4 x 4 for "small patch".
-        target: "mean colour", "small patch" or "pixels".
-
-    Returns:
-        Classes (B, N, 1), classes (B, N, 16) of the patch made 4 x 4, or the pixels (B, N, C*P*P).
+def random_mask(B: int, N: int, ratio: float, device: torch.device | str | None = None) -> Tensor:
+    """A random mask with the same number of True in each image: (B, N), bool.
 
     Raises:
-        ValueError: an unknown target, or for "small patch" a patch whose sides are no multiples of 4.
+        ValueError: a ratio that masks none or all of the patches.
     """
-    P, Q = as_pair(patch_size, "patch_size")
-    C = images.shape[1]
-    if target == "mean colour":
-        mean = F.avg_pool2d(images, (P, Q))  # (B, C, rows, columns)
-        return colour_classes(mean.flatten(2).transpose(1, 2))[..., None]  # (B, N, 1)
-    if target == "small patch":
-        if P % SMALL or Q % SMALL:
-            raise ValueError(f"a patch of {P} x {Q} can't be averaged to {SMALL} x {SMALL}: take multiples of {SMALL}")
-        small = F.avg_pool2d(images, (P // SMALL, Q // SMALL))  # (B, C, 4 rows, 4 columns)
-        pixels = patchify(small, SMALL)  # (B, N, C*16)
-        pixels = pixels.reshape(*pixels.shape[:2], C, SMALL * SMALL)  # (B, N, C, 16)
-        return colour_classes(pixels.transpose(2, 3))  # (B, N, 16)
-    if target == "pixels":
-        return patchify(images, (P, Q))  # (B, N, C*P*P)
-    raise ValueError(f"unknown target {target!r}: choose one of {', '.join(get_args(Target))}")
-
-
-# ---- The paper's method: all tokens, half of them corrupted -------------------------------------------------------
-
-
-def choose(B: int, N: int, share: float, device: torch.device | str | None = None) -> Tensor:
-    """A random mask with the same number of patches in each image: (B, N), bool.
-
-    Raises:
-        ValueError: a share of none or all of the patches.
-    """
-    count = round(share * N)
+    count = round(ratio * N)
     if not 0 < count < N:
-        raise ValueError(f"share {share} takes {count} of {N} patches: some must be hidden and some be left")
+        raise ValueError(f"ratio {ratio} masks {count} of {N} patches: mask at least one and leave at least one")
     order = torch.rand(B, N, device=device).argsort(dim=1)  # (B, N): each row 0 to N - 1 in an order of its own
     return order < count
 
@@ -142,17 +106,13 @@ def add_positions(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
 class MaskedViT(nn.Module):
     """Masked patch prediction (section 4.6, appendix B.1.2): images (B, C, H, W) in [0, 1] -> a loss.
 
-    The loss is the cross-entropy of the corrupted patches' colours, or for "pixels" their mean squared error.
+    The loss is the cross-entropy of the corrupted patches' mean colours, each one of 512 classes.
 
     Args:
         config: of the encoder; its head is left out. Pooling "cls" or "mean".
-        target: what is predicted of each corrupted patch; see :func:`targets`.
-        share: of the patches that are corrupted, in (0, 1); the paper takes half.
+        mask_ratio: the fraction of the patches that are corrupted, in (0, 1); the paper takes half.
         mean, std: what normalises the encoder's images, a number per channel, 0.5 by default; the targets are not
             normalised.
-
-    Raises:
-        ValueError: an unknown target.
     """
 
     mean: Tensor
@@ -161,46 +121,34 @@ class MaskedViT(nn.Module):
     def __init__(
         self,
         config: ViTConfig,
-        target: Target = "mean colour",
         *,
-        share: float = 0.5,
+        mask_ratio: float = 0.5,
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
     ) -> None:
         super().__init__()
-        self.target, self.share = target, share
+        self.mask_ratio = mask_ratio
         self.encoder = ViT(replace(config, num_classes=0))
         self.mask_token = nn.Parameter(torch.zeros(config.dim))
-        C, (P, Q) = config.in_channels, as_pair(config.patch_size, "patch_size")
-        outputs = {"mean colour": LEVELS**C, "small patch": SMALL**2 * LEVELS**C, "pixels": C * P * Q}
-        if target not in outputs:
-            raise ValueError(f"unknown target {target!r}: choose one of {', '.join(get_args(Target))}")
-        self.predict = nn.Linear(config.dim, outputs[target])
+        self.predict = nn.Linear(config.dim, LEVELS**config.in_channels)
         half = (0.5,) * config.in_channels
         self.register_buffer("mean", torch.tensor(mean or half).reshape(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std or half).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
-        chosen = choose(len(images), N, self.share, images.device)  # (B, N)
-        target = targets(images, self.encoder.config.patch_size, self.target)[chosen]  # (B', 1 or 16 or C*P*P)
-        prediction = self.predict(self.features(images, chosen)[chosen])  # (B', outputs), of the chosen patches alone
-        if self.target == "pixels":
-            return F.mse_loss(prediction, target)
-        logits = prediction.reshape(target.numel(), -1)  # (B' or 16 B', classes)
-        return F.cross_entropy(logits, target.flatten())
+        chosen = random_mask(len(images), N, self.mask_ratio, images.device)  # (B, N)
+        target = colour_classes(mean_colours(images, self.encoder.config.patch_size))  # (B, N)
+        logits = self.predict_patches(images, chosen)  # (B, N, 512)
+        return F.cross_entropy(logits[chosen], target[chosen])
 
-    def features(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The patches' tokens after the encoder, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, D)."""
+    def predict_patches(self, images: Tensor, chosen: Tensor) -> Tensor:
+        """The logits of every patch, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, 512)."""
         embed, prefix = cast(Embeddings, self.encoder.embed), self.encoder.config.prefix_tokens
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = add_positions(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
-        return self.encoder.norm(z)[:, prefix:]  # (B, N, D)
-
-    def predict_patches(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The prediction for every patch, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, outputs)."""
-        return self.predict(self.features(images, chosen))
+        return self.predict(self.encoder.norm(z)[:, prefix:])  # (B, N, 512)
 
 
 # ---- A year later: only a quarter of the tokens --------------------------------------------------------------------
@@ -231,7 +179,7 @@ class MaskedAutoencoder(nn.Module):
 
     Args:
         config: of the encoder; its head is left out. Pooling "cls" or "mean".
-        share: of the patches that are hidden, in (0, 1); MAE hides three quarters.
+        mask_ratio: the fraction of the patches that are hidden, in (0, 1); MAE hides three quarters.
         decoder_dim: width of the decoder, a multiple of 16 (its positions are sines and cosines, its heads 16 wide).
         decoder_depth: blocks of the decoder.
         normalise_patches: whether the target is each patch normalised by its own mean and standard deviation.
@@ -249,7 +197,7 @@ class MaskedAutoencoder(nn.Module):
         self,
         config: ViTConfig,
         *,
-        share: float = 0.75,
+        mask_ratio: float = 0.75,
         decoder_dim: int = 64,
         decoder_depth: int = 1,
         normalise_patches: bool = True,
@@ -259,7 +207,7 @@ class MaskedAutoencoder(nn.Module):
         super().__init__()
         if decoder_dim % 16:
             raise ValueError(f"decoder_dim must be a multiple of 16, got {decoder_dim}: its heads are 16 wide")
-        self.share, self.normalise_patches = share, normalise_patches
+        self.mask_ratio, self.normalise_patches = mask_ratio, normalise_patches
         self.encoder = ViT(replace(config, num_classes=0))
         self.bridge = nn.Linear(config.dim, decoder_dim)
         self.mask_token = nn.Parameter(torch.zeros(decoder_dim))
@@ -275,7 +223,7 @@ class MaskedAutoencoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
-        hidden = choose(len(images), N, self.share, images.device)  # (B, N)
+        hidden = random_mask(len(images), N, self.mask_ratio, images.device)  # (B, N)
         target = patchify(images, self.encoder.config.patch_size)  # (B, N, C*P*P)
         if self.normalise_patches:
             target = normalised_patches(target)
@@ -312,30 +260,22 @@ def painter() -> MaskedAutoencoder:
 
 
 @torch.no_grad()
-def reconstruct(model: MaskedViT | MaskedAutoencoder, images: Tensor, hidden: Tensor) -> Tensor:
-    """The images with the hidden patches as the model predicts them, to be looked at.
+def reconstruct(model: MaskedAutoencoder, images: Tensor, hidden: Tensor) -> Tensor:
+    """The images with the hidden patches as the autoencoder predicts them, to be looked at.
 
     Args:
         model: trained; in eval mode for the same picture twice.
         images: (B, C, H, W) in [0, 1].
-        hidden: (B, N), from :func:`choose`.
+        hidden: (B, N), from :func:`random_mask`.
 
     Returns:
-        (B, C, H, W) in [0, 1]. A mean colour fills its patch, 16 colours fill a quarter of its side each. A model of
-        normalised patches gets each patch's own mean and standard deviation, which it doesn't predict, as in
-        MAE's pictures.
+        (B, C, H, W) in [0, 1]. A model of normalised patches gets each patch's own mean and standard deviation, which
+        it doesn't predict, as in MAE's pictures.
     """
-    config = model.encoder.config
-    P, Q = as_pair(config.patch_size, "patch_size")
-    true = patchify(images, (P, Q))  # (B, N, C*P*P)
-    prediction = model.predict_patches(images, hidden)  # (B, N, outputs)
-    if isinstance(model, MaskedAutoencoder) and model.normalise_patches:
+    patch_size = model.encoder.config.patch_size
+    true = patchify(images, patch_size)  # (B, N, C*P*P)
+    prediction = model.predict_patches(images, hidden)  # (B, N, C*P*P)
+    if model.normalise_patches:
         prediction = prediction * true.std(dim=-1, keepdim=True) + true.mean(dim=-1, keepdim=True)
-    elif isinstance(model, MaskedViT) and model.target != "pixels":
-        C = config.in_channels
-        side = 1 if model.target == "mean colour" else SMALL
-        classes = prediction.reshape(*prediction.shape[:2], side * side, -1).argmax(dim=-1)  # (B, N, side²)
-        small = class_colours(classes, C).transpose(2, 3).reshape(-1, C, side, side)  # (B N, C, side, side)
-        prediction = F.interpolate(small, size=(P, Q)).reshape(true.shape)  # (B, N, C*P*P), nearest
     patches = torch.where(hidden[..., None], prediction.clamp(0, 1), true)
-    return unpatchify(patches, (P, Q), (images.shape[2], images.shape[3]))
+    return unpatchify(patches, patch_size, (images.shape[2], images.shape[3]))
