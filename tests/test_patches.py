@@ -84,9 +84,9 @@ def test_initialisation():
 @pytest.mark.parametrize(
     ("shape", "patch", "words"),
     [
-        ((3, 32, 32), 8, ["(B, C, H, W)", "(3, 32, 32)", "batch axis", "unsqueeze(0)"]),
-        ((32, 32), 8, ["(B, C, H, W)", "(32, 32)"]),
-        ((1, 1, 3, 32, 32), 8, ["(B, C, H, W)", "(1, 1, 3, 32, 32)"]),
+        ((3, 32, 32), 8, ["(B, C, H, W)", "[3, 32, 32]", "batch axis", "unsqueeze(0)"]),
+        ((32, 32), 8, ["(B, C, H, W)", "[32, 32]"]),
+        ((1, 1, 3, 32, 32), 8, ["(B, C, H, W)", "[1, 1, 3, 32, 32]"]),
         ((1, 3, 30, 32), 8, ["30x32", "not divisible", "8x8", "resize to 24x32", "another patch size"]),
         ((1, 3, 32, 30), 8, ["32x30", "not divisible", "8x8", "resize to 32x24"]),
         ((1, 3, 4, 32), (8, 16), ["4x32", "8x16", "resize to 8x32"]),
@@ -117,7 +117,7 @@ def test_unpatchify_refuses(refuses, shape):
 @pytest.mark.parametrize(
     ("images", "error", "words"),
     [
-        (torch.zeros(3, 32, 48), ValueError, ["batch axis", "unsqueeze(0)", "(3, 32, 48)"]),
+        (torch.zeros(3, 32, 48), ValueError, ["batch axis", "unsqueeze(0)", "[3, 32, 48]"]),
         (torch.zeros(1, 3, 32, 48, dtype=torch.uint8), TypeError, ["floating point", "uint8", "images.float() / 255"]),
         (torch.zeros(1, 3, 32, 48, dtype=torch.int64), TypeError, ["floating point", "int64"]),
         (torch.zeros(1, 4, 32, 48), ValueError, ["(B, 3, H, W)", "(1, 4, 32, 48)", "in_channels=4"]),

@@ -1,6 +1,7 @@
 """What engineers do with a ViT that they have: the same on ours and on timm's, with the same weights."""
 
 import copy
+from dataclasses import replace
 
 import peft
 import pytest
@@ -93,11 +94,24 @@ def test_an_adapter_is_saved_and_loaded(models, images, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Converting:torch.jit.TracerWarning", "ignore:.*is deprecated:FutureWarning")
-def test_torch_fx_and_a_trace_give_the_same_logits(models, images):
+def test_torch_fx_and_torchscript_give_the_same_logits(models, images):
     for model in models.values():
         expected = model(images)
         assert_close(torch.fx.symbolic_trace(model)(images), expected)
         assert_close(torch.jit.trace(model, images)(images[:1]), expected[:1])
+        assert_close(torch.jit.script(model)(images[:1]), expected[:1])
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning", "ignore:.*is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("changes", [{"pool": "mean"}, {"position": "sincos"}, {"position": "none"}, {"num_classes": 0}])
+def test_a_scripted_model_trains_and_checks_its_images(changes, images, tmp_path):
+    model = vt.ViT(replace(CONFIG, dropout=0.1, drop_path=0.2, **changes))
+    torch.jit.script(model).save(tmp_path / "model.pt")
+    scripted = torch.jit.load(tmp_path / "model.pt")
+    assert scripted(images).requires_grad
+    assert_close(scripted.eval()(images), model.eval()(images))
+    with pytest.raises(torch.jit.Error, match=r"images must have shape \(B, C, H, W\), got \[3, 16, 16\]"):
+        scripted(images[0])
 
 
 # ---- Several processes: here one, by gloo ----------------------------------------------------------------------------

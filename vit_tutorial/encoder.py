@@ -25,7 +25,9 @@ class DropPath(nn.Module):
         if self.p == 0.0 or not self.training:
             return x
         # One coin toss for each sample, not for each number: a dropped sample skips the branch entirely.
-        mask = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1), 0 drops
+        shape = [1] * x.ndim
+        shape[0] = x.shape[0]
+        mask = x.new_empty(shape).bernoulli_(1 - self.p)  # (B, 1, ..., 1), 0 drops
         return x * mask / (1 - self.p)  # (B, ...)
 
     def extra_repr(self) -> str:

@@ -146,12 +146,12 @@ class PatchEmbedding(nn.Module):
 
 def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) -> None:
     """Raise ValueError or TypeError for images that a model built for these channels and this size can't take."""
-    _, C, H, W = _four_axes(images).shape
+    B, C, H, W = _four_axes(images).shape
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point, got {images.dtype}: images.float() / 255 for 8-bit pixels")
     if C != in_channels:
         fix = "channels go first, images.permute(0, 3, 1, 2)" if W == in_channels else f"in_channels={C}"
-        raise ValueError(f"expected (B, {in_channels}, H, W), got {tuple(images.shape)}: {fix}?")
+        raise ValueError(f"expected (B, {in_channels}, H, W), got {(B, C, H, W)}: {fix}?")
     if (H, W) != image_size:
         raise ValueError(
             f"built for images of {image_size} (height, width), got {(H, W)}: "
@@ -165,5 +165,5 @@ torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as 
 def _four_axes(images: Tensor) -> Tensor:
     if images.ndim != 4:
         hint = ": a single image needs a batch axis, images.unsqueeze(0)" if images.ndim == 3 else ""
-        raise ValueError(f"images must have shape (B, C, H, W), got {tuple(images.shape)}{hint}")
+        raise ValueError(f"images must have shape (B, C, H, W), got {list(images.shape)}{hint}")
     return images

@@ -140,6 +140,7 @@ class ViT(nn.Module):
                 "variant's config the model of its own module"
             )
         self.config = config
+        self.reads_cls_token = config.pool == "cls"
         self.embed: nn.Module = _embeddings(config) if embed is None else embed
         self.blocks = nn.Sequential(*(encoder_blocks(config) if blocks is None else blocks))
         self.norm: nn.Module = nn.LayerNorm(config.dim, eps=config.norm_eps)
@@ -166,7 +167,7 @@ class ViT(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
         # By now every token knows of all others, so one vector can stand for the whole image.
-        y = z[:, 0] if self.config.pool == "cls" else z.mean(dim=1)  # (B, D)
+        y = z[:, 0] if self.reads_cls_token else z.mean(dim=1)  # (B, D)
         # No softmax here: the loss takes logits, and the largest logit is the most likely class anyway.
         return self.head(y)  # (B, K), Eq. 4
 
