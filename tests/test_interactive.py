@@ -91,3 +91,38 @@ def test_a_click_gives_its_label_to_the_patches_like_it(shown: list[Any], tabs: 
     assert "67 %" in tab.locator("output").text_content()
     tab.get_by_text("undo").click()
     assert lit(canvas) == [0, 1, 3]
+
+
+@browser_only
+def test_beside_attention_the_likeness_of_the_pixels(shown: list[Any], tabs: Tabs, tmp_path: Path) -> None:
+    image = torch.zeros(3, 64, 64)
+    image[0] = image[1, :32, 32:] = image[2, 32:, :32] = 1  # red and yellow, magenta and red
+    keys = torch.cat([torch.zeros(1, 4), torch.eye(4)])
+    plots.show_attention(image, {"a head": (9 * keys, 9 * keys)}, "A square.", beside_pixels=True)
+    tab = opened(tabs, tmp_path, shown)
+    head, pixels = tab.locator("canvas").all()
+    assert (lit(head), lit(pixels)) == ([0], [0, 3])
+    assert tab.locator("figcaption").all_text_contents() == ["a head", "likeness of the pixels"]
+    pixels.press("ArrowRight")
+    assert (lit(head), lit(pixels)) == ([1], [1])
+
+
+@browser_only
+def test_the_weighted_mean_follows_the_query(shown: list[Any], tabs: Tabs, tmp_path: Path) -> None:
+    tokens = {"A": (2.0, 0.0), "B": (0.0, 2.0), "C": (-2.0, -1.0)}
+    plots.show_weighing(tokens, (1.0, 0.0), "A triangle.")
+    tab = tabs.show(f"<!doctype html><title>Weighing</title>{shown[0][0]['text/html']}", tmp_path)
+
+    def weights() -> list[float]:
+        return [float(text) for text in tab.locator("tr td:nth-child(4)").all_text_contents()]
+
+    places = torch.tensor(list(tokens.values()))
+    plane = tab.locator("canvas")
+    for query in ([1.0, 0.0], [0.9, 0.1]):
+        assert weights() == pytest.approx((places @ torch.tensor(query)).softmax(dim=0).tolist(), abs=6e-4)
+        plane.press("ArrowLeft")
+        plane.press("ArrowUp")
+    box = plane.bounding_box()
+    plane.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    assert weights() == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert "weighted mean (0.0" in tab.locator("output").text_content()

@@ -2,7 +2,8 @@
 (:func:`mosaic` a picture for one).
 
 :func:`show` puts a figure into a notebook with its alternative text and its caption, :func:`show_slider` several behind
-a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` photographs to touch.
+a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` photographs to touch, and
+:func:`show_weighing` a query to drag.
 """
 
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
@@ -34,6 +35,7 @@ from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
 from vit_tutorial.plots.tokens import mosaic
+from vit_tutorial.plots.weighing import show_weighing
 from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "show_clicks",
     "show_matches",
     "show_slider",
+    "show_weighing",
     "slopes",
     "steps",
     "stream_answers",

@@ -22,7 +22,13 @@ DARK = 0.85  # how much is taken from a patch without heat
 
 
 def show_attention(
-    image: Any, heads: Mapping[str, tuple[Any, Any]], alt: str, caption: str = "", *, start: int = 0
+    image: Any,
+    heads: Mapping[str, tuple[Any, Any]],
+    alt: str,
+    caption: str = "",
+    *,
+    start: int = 0,
+    beside_pixels: bool = False,
 ) -> None:
     """Display a picture in which the patch under the pointer is the query: what it attends to is lit.
 
@@ -32,15 +38,26 @@ def show_attention(
         alt: what it shows.
         caption: a line below, in Markdown.
         start: the patch that is the query at first.
+        beside_pixels: for one head: a second picture beside it, whose patches are lit by the likeness of their pixels.
     """
-    views = {}
+    views: dict[str, dict[str, object]] = {}
     for name, (queries, keys) in heads.items():
         q, k = as_array(queries)[1:], as_array(keys)
         scale = np.abs(q).max() * np.abs(k).max() / 127**2 / q.shape[1] ** 0.5
         views[name] = {"queries": _coded([q]), "keys": _coded([k]), "scale": float(scale), "softmax": True}
     queries, keys = (as_array(part) for part in next(iter(heads.values())))
     powers = np.exp(keys @ queries[1 + start] / queries.shape[1] ** 0.5)[1:]  # (N,)
-    _show(_spotlight([image], views, [np.sqrt(powers / powers.max())], alt, (0, start)), alt, caption)
+    heats = [np.sqrt(powers / powers.max())]
+    if beside_pixels:
+        (units,) = _unit_vectors([_pixels(image, round(len(powers) ** 0.5))])
+        views["likeness of the pixels"] = {
+            "keys": _coded([units]),
+            "scale": float(np.abs(units).max() ** 2 / 127**2),
+            "softmax": False,
+        }
+        heats.append((units @ units[start]).clip(0, 1) ** 2)
+    images = [image] * len(heats)
+    _show(_spotlight(images, views, heats, alt, (0, start), beside=beside_pixels), alt, caption)
 
 
 def show_matches(
@@ -106,8 +123,11 @@ def _spotlight(
     heats: Sequence[Floats],
     alt: str,
     start: tuple[int, int],
+    *,
+    beside: bool = False,
 ) -> str:
     data = {
+        "beside": beside,  # a picture for each view, in place of a choice
         "pictures": [_photograph(image) for image in images],
         "side": round(len(heats[0]) ** 0.5),
         "views": views,
@@ -135,6 +155,14 @@ def _unit_vectors(features: Sequence[Any]) -> list[Floats]:
     _, directions = np.linalg.eigh(sum(part.T @ part for part in rows))  # of rising size
     reduced = [part @ directions[:, -DIMENSIONS:] for part in rows]
     return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in reduced]
+
+
+def _pixels(image: Any, side: int) -> Floats:
+    """The pixels of each patch less those of the mean patch: (N, numbers)."""
+    picture = as_picture(image)  # (H, W, C)
+    patch = picture.shape[0] // side
+    cut = picture.reshape(side, patch, side, patch, -1).swapaxes(1, 2).reshape(side**2, -1)
+    return np.asarray(cut - cut.mean(axis=0), np.float32)
 
 
 def _coded(parts: Sequence[Floats]) -> list[str]:

@@ -33,7 +33,7 @@ def show(figure: Figure, alt: str, caption: str = "") -> None:
     Raises:
         ValueError: an empty ``alt``.
     """
-    png, width, height = _png(figure, alt)
+    png, width, height = png_of(figure, alt)
     metadata = {"image/png": {"alt": alt, "width": width, "height": height}}
     display({"image/png": png, "text/plain": alt}, metadata, caption)
 
@@ -54,7 +54,7 @@ def show_slider(figures: Mapping[str, Figure], alt: str, caption: str = "", *, l
     """
     if len(figures) < 2:
         raise ValueError(f"a slider needs at least two figures, got {len(figures)}: show() displays one")
-    pictures = {name: _png(figure, alt) for name, figure in figures.items()}
+    pictures = {name: png_of(figure, alt) for name, figure in figures.items()}
     frames = [{"name": name, "src": f"data:image/png;base64,{png}"} for name, (png, _, _) in pictures.items()]
     first = frames[0].pop("src")
     width = max(width for _, width, _ in pictures.values())
@@ -82,7 +82,7 @@ def uri(picture: Any) -> str:
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _png(figure: Figure, alt: str) -> tuple[str, int, int]:
+def png_of(figure: Figure, alt: str) -> tuple[str, int, int]:
     """A figure as PNG, in base64, with its width and height in pixels of the page."""
     if not alt.strip():
         raise ValueError("alt is empty: say in a sentence what the picture shows")
