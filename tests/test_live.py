@@ -14,8 +14,9 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import live
-from vit_tutorial.live.command import run
+from vit_tutorial.live.command import run, states_of
 from vit_tutorial.live.html import script
+from vit_tutorial.live.states import differences, restored
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.variants import positions
 
@@ -44,6 +45,39 @@ def test_weights_that_float16_holds_take_half_of_the_bytes():
     assert len(whole["values"]) == pytest.approx(2 * len(half["values"]), abs=4)
     values = np.frombuffer(base64.b64decode(half["values"]), "<f2").astype(np.float32)
     assert np.array_equal(values, np.concatenate([t.flatten().numpy() for t in model.state_dict().values()]))
+
+
+def test_states_are_restored_within_half_a_step_and_packed_again_are_the_same():
+    states = [{"a": scale * torch.randn(40, 30), "b": torch.zeros(7)} for scale in (1.0, 0.1, 3.0)]
+    packed = list(differences(states))
+    found = [dict(state) for state in restored(packed)]
+    for state, small, (steps, scales) in zip(states, found, packed, strict=True):
+        assert (state["a"] - small["a"]).abs().max() <= 0.5001 * scales["a"]
+        assert steps["a"].dtype == torch.int8
+        assert steps["a"].abs().max() == 127
+        assert not small["b"].any()
+    for (steps, scales), (again, same) in zip(packed, differences(found), strict=True):
+        assert torch.equal(steps["a"], again["a"])
+        assert torch.allclose(scales["a"], same["a"])
+
+
+def test_the_slider_has_a_dozen_states_of_which_the_first_is_noise():
+    states = states_of("digits-patch2")
+    assert list(states)[:3] == ["0 epochs", "1 epoch", "2 epochs"]
+    assert len(states) + 1 == 12  # with the trained model
+    model, _, preprocess = vt.load("digits-patch2")
+    images, labels = vt.data.digits().test.batch(torch.arange(360))
+    right = []
+    for state in states.values():
+        model.load_state_dict(state)
+        right.append(float((model(vt.data.normalise(images, preprocess)).argmax(dim=1) == labels).float().mean()))
+    assert right == sorted(right)
+    assert right[0] == pytest.approx(0.1, abs=0.02)
+    assert right[-1] > 0.9
+    page = live.shipped("digits", states=True)
+    assert len(page.html) <= 1_800_000
+    with pytest.raises(ValueError, match="a state of another model: blocks"):
+        live.page(model_of(), pictures_of(model_of(), 1), states={"early": {"head": torch.ones(3)}})
 
 
 def test_leaves_the_model_as_it_is_and_is_the_same_each_time():

@@ -15,7 +15,8 @@ from torch import Tensor
 from vit_tutorial import data
 from vit_tutorial.data import LabelledImages, denormalise
 from vit_tutorial.live.html import check_page
-from vit_tutorial.live.page import Live, State, page
+from vit_tutorial.live.page import Live, page
+from vit_tutorial.live.states import State, restored
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.predict import open_all
 from vit_tutorial.weights import load
@@ -40,7 +41,7 @@ def shipped(name: str = "digits", *, states: bool = False, doors: Mapping[str, s
 
     Args:
         name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "photographs".
-        states: for digits, with a slider from noise to trained, which takes another 1.3 MB.
+        states: for digits, with a slider from noise to trained, which takes another 1.1 MB.
         doors: as :func:`page` has them.
 
     Raises:
@@ -70,11 +71,18 @@ def states_of(weights: str) -> dict[str, State]:
     file = files("vit_tutorial.weights") / "checkpoints" / weights / "states.safetensors"
     if not file.is_file():
         return {}
-    states: dict[str, State] = {}
+    found: dict[int, State] = {}
     for key, tensor in safetensors.torch.load(file.read_bytes()).items():
         epoch, _, name = key.partition(".")
-        states.setdefault(epoch, {})[name] = tensor
-    return {f"{epoch} epochs": states[epoch] for epoch in sorted(states, key=int)}
+        found.setdefault(int(epoch), {})[name] = tensor
+    epochs = sorted(found)
+    scales = [found[epoch].pop("scales") for epoch in epochs]  # in the order of the sorted names
+    packed = [
+        (found[epoch], dict(zip(sorted(found[epoch]), scale, strict=True)))
+        for epoch, scale in zip(epochs, scales, strict=True)
+    ]
+    states = restored(packed)
+    return {f"{epoch} epoch{'' if epoch == 1 else 's'}": state for epoch, state in zip(epochs, states, strict=True)}
 
 
 def tried_on(weights: str) -> Tensor:

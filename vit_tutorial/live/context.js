@@ -2,7 +2,7 @@
 
 import { AS_TRAINED } from "./changes.js";
 import { bytes, pixelsOf } from "./dom.js";
-import { unpack } from "./model.js";
+import { unpack, unpackStates } from "./model.js";
 import { lightUp } from "./sources.js";
 import { storyOf } from "./story.js";
 
@@ -38,9 +38,7 @@ export function contextOf({ host, root, data }) {
     classes: data.classes,
     isOfDigits: sizes.C === 1 && data.classes.every((name) => /^\d$/.test(name)),
     weights: unpack(data.weights),
-    states: data.states.map(({ name, values }) => {
-      return { name, weights: unpack({ names: data.weights.names, half: true, values }) };
-    }), // of the training, the first one noise
+    states: unpackStates(data.weights, data.states), // of the training, the first one noise
     white: data.samples.white,
     pixels: { signed: pixelsOf(data.signed), heat: pixelsOf(data.heat), grey: GREY },
     sizes,

@@ -263,10 +263,8 @@ function fromHalf(bits) {
   return out;
 }
 
-// {names: [[name in the state dict, how many numbers]], values} as a tree: blocks[0].attention.qkv.weight.
-export function unpack({ names, half, values }) {
-  const { buffer } = bytes(values);
-  const numbers = half ? fromHalf(new Uint16Array(buffer)) : new Float32Array(buffer);
+// Numbers one after the other, with [[name in the state dict, how many numbers]], as a tree: blocks[0].mlp.fc1.weight.
+function treeOf(names, numbers) {
   const tree = {};
   let start = 0;
   for (const [name, length] of names) {
@@ -278,4 +276,24 @@ export function unpack({ names, half, values }) {
     start += length;
   }
   return tree;
+}
+
+export function unpack({ names, half, values }) {
+  const { buffer } = bytes(values);
+  return treeOf(names, half ? fromHalf(new Uint16Array(buffer)) : new Float32Array(buffer));
+}
+
+// States of the training. Each is the one before, and differences in steps of its tensors' scales; the first one begins
+// with zeros.
+export function unpackStates({ names }, states) {
+  let numbers = null;
+  return states.map(({ name, scales, values }) => {
+    const steps = new Int8Array(bytes(values).buffer);
+    numbers = numbers?.slice() ?? new Float32Array(steps.length);
+    let i = 0;
+    names.forEach(([, length], tensor) => {
+      for (const end = i + length; i < end; i++) numbers[i] += steps[i] * scales[tensor];
+    });
+    return { name, weights: treeOf(names, numbers) };
+  });
 }

@@ -18,10 +18,10 @@ from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.data.files import write
 from vit_tutorial.live.html import assemble, base64_of, check_page, colour_map, figure, own_page
 from vit_tutorial.live.meaning import SHOWN, meaning
+from vit_tutorial.live.states import State, differences
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig
 
-State = dict[str, Tensor]
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
 
 
@@ -77,7 +77,7 @@ def page(
         tried: (n, C, H, W) in [0, 1], six or more: the page shows which of their patches each row of E, hidden unit
             and head answers to most. None: it says that it doesn't.
         states: what the weights were at some moments of the training, by name, the first first: a slider goes through
-            them. The page holds them in float16.
+            them. The page holds how each differs from the one before, in 8 bits a number.
         doors: where a reader goes on in the end: addresses by name. None: it says how to make other pages.
 
     Raises:
@@ -105,7 +105,7 @@ def page(
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": _packed(twin.state_dict()),
-        "states": [{"name": name, "values": _half(twin, state)} for name, state in (states or {}).items()],
+        "states": _states(twin, states or {}),
         "doors": dict(doors or {}),
         "words": json.loads(files("vit_tutorial.live").joinpath("words.json").read_text("utf-8")),
         "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
@@ -199,12 +199,21 @@ def _packed(state: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _half(model: ViT, state: State) -> str:
-    """A state's values in float16, in the order of the model's own."""
-    if unknown := state.keys() ^ model.state_dict().keys():
-        raise ValueError(f"a state of another model: {', '.join(sorted(unknown)[:3])}")
-    values = torch.cat([state[name].flatten() for name in model.state_dict()])
-    return base64_of(values.half().cpu().numpy())
+def _states(model: ViT, states: Mapping[str, State]) -> list[dict[str, Any]]:
+    """The states' names, and what each changes in the one before, in the order of the model's own weights."""
+    own = model.state_dict()
+    for state in states.values():
+        if unknown := state.keys() ^ own.keys():
+            raise ValueError(f"a state of another model: {', '.join(sorted(unknown)[:3])}")
+    packed = zip(states, differences(states.values()), strict=True)
+    return [
+        {
+            "name": name,
+            "scales": [float(scales[part]) for part in own],
+            "values": base64_of(torch.cat([steps[part].flatten() for part in own]).numpy()),
+        }
+        for name, (steps, scales) in packed
+    ]
 
 
 def _config(c: ViTConfig) -> dict[str, Any]:
