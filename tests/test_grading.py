@@ -570,7 +570,7 @@ def test_a_busy_machine_makes_no_limit_harder(tool, monkeypatch, share, seconds)
 
 # ---- Tricks ------------------------------------------------------------------------------------------------------
 
-# What a work does in its own process can pass for a right one; TEACHING.md says what to look for.
+# What a work does in its own process can pass for a right one; teaching/grading.md says what to look for.
 FORGED = {"in_another_process", "the_checks_own_numbers"}
 
 

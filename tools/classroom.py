@@ -13,7 +13,7 @@ The route of a submission, from ``make grade`` to its row:
     vit_tutorial.checks              a verdict and a report for each exercise, see checks/engine
     course.enter, course.marks       nbgrader's gradebook, feedback, and the row
 
-What submitted/ may hold, tools/student_notebooks.py says; TEACHING.md walks through a week.
+What submitted/ may hold, tools/student_notebooks.py says; teaching/grading.md walks through a week.
 """
 
 from __future__ import annotations
