@@ -21,6 +21,7 @@ A row a run goes to benchmarks/fine_tuning.csv as soon as it is done; rows that 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import statistics
 import tempfile
@@ -91,6 +92,13 @@ def features(x: Tensor) -> Tensor:
     return vt.load("digits", num_classes=0).model(x)
 
 
+@torch.inference_mode()
+def patches(x: Tensor, block: int) -> Tensor:
+    """All patch tokens after so many blocks, one behind the other: (N, patches * D)."""
+    model = vt.load("digits").model
+    return model.blocks[:block](model.embed(x))[:, 1:].flatten(1)
+
+
 class LowRank(nn.Module):
     """A matrix that stays as it is, plus a product of two thin ones that learns (LoRA, arXiv 2106.09685)."""
 
@@ -146,28 +154,36 @@ def trained(task: str, way: str, each: int, steps: int, rate: float, draw: int) 
     return [task, way, each, steps, rate, draw, *(f"{share:.4f}" for share in right), f"{spent:.1f}"]
 
 
-def without_training(task: str, each: int, draw: int) -> list[list[object]]:
-    """Probes and nearest neighbours, with C or k chosen on the digits held out."""
+def without_training(task: str, each: int, draw: int) -> None:
+    """Probes and nearest neighbours. C, k and the block that is read are those best on the digits held out."""
     splits = digits(task, each, draw)
-    found = []
-    for name, read in (("pixels", lambda x: x.flatten(1)), ("frozen features", features)):
-        x = {split: read(images).numpy() for split, (images, _) in splits.items()}
-        y = {split: labels for split, (_, labels) in splits.items()}
-        probes = [LogisticRegression(C=C, max_iter=3000) for C in (0.001, 0.01, 0.1, 1.0, 10.0)]
-        near = [KNeighborsClassifier(k, metric="cosine") for k in (1, 3, 5, 9)]
-        for kind, models in (("probe", probes), ("k-NN", near)):
-            fitted = [model.fit(x["train"], y["train"]) for model in models]
-            best = max(fitted, key=lambda model: model.score(x["held_out"], y["held_out"]))
-            scores = [f"{best.score(x[split], y[split]):.4f}" for split in ("held_out", "test", "distorted")]
-            found.append([task, f"{kind}, {name}", each, 0, "-", draw, *scores, "-"])
-    return found
+    y = {split: labels for split, (_, labels) in splits.items()}
+    penalties, neighbours = (0.001, 0.01, 0.1, 1.0, 10.0), (1, 3, 5, 9)
+    readings = {
+        "pixels": [lambda x: x.flatten(1)],
+        "frozen features": [features],
+        "a block's patches": [functools.partial(patches, block=block) for block in (1, 2, 3, 4)],
+    }
+    for name, reads in readings.items():
+        found: dict[str, list[tuple[float, list[str]]]] = {"probe": [], "k-NN": []}
+        for read in reads:
+            x = {split: read(images).numpy() for split, (images, _) in splits.items()}
+            models = [("probe", LogisticRegression(C=C, max_iter=3000)) for C in penalties]
+            models += [("k-NN", KNeighborsClassifier(k, metric="cosine")) for k in neighbours]
+            for kind, model in models:
+                model.fit(x["train"], y["train"])
+                scores = [model.score(x[split], y[split]) for split in ("held_out", "test", "distorted")]
+                found[kind].append((scores[0], [f"{score:.4f}" for score in scores]))
+        for kind, tried in found.items():
+            known = [task, f"{kind}, {name}", each, 0, "-", draw]
+            if not sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
+                sheet.add(CSV, COLUMNS, [*known, *max(tried, key=lambda pair: pair[0])[1], "-"])
 
 
 def run_digits() -> None:
     for task, each, draw in itertools.product(("mirrored", "ordinary"), (2, 10, 100), range(DRAWS)):
-        if not sheet.read(CSV, task=task, labels=each, steps=0, draw=draw):
-            for row in without_training(task, each, draw):
-                sheet.add(CSV, COLUMNS, row)
+        if not sheet.read(CSV, task=task, way="k-NN, a block's patches", labels=each, draw=draw):
+            without_training(task, each, draw)
     for steps, plan, draws in ((80, SHORT, DRAWS), (560, LONG, LONG_DRAWS)):
         runs = [(task, way, each, rate) for task, way, each, rates in plan for rate in rates]
         for draw, (task, way, each, rate) in itertools.product(range(draws), runs):
@@ -218,22 +234,18 @@ def run_photographs(folder: str) -> None:
 # ---- The tables ------------------------------------------------------------------------------------------------------
 
 
-def percent(task: str, way: str, each: str, steps: str, rate: str, column: str) -> list[float]:
-    found = sheet.read(CSV, task=task, way=way, labels=each, steps=steps, rate=rate)
-    return [100 * float(row[column]) for row in sorted(found, key=lambda row: row["draw"])]
-
-
 def table() -> str:
-    """Each way at the rate that is best on the images held out."""
+    """Each way at the rate that is best on the images held out: percent over the draws."""
+    runs: dict[tuple[str, ...], dict[str, list[dict[str, str]]]] = {}
+    for row in sheet.read(CSV):
+        by_rate = runs.setdefault(tuple(row[column] for column in ("task", "way", "labels", "steps")), {})
+        by_rate.setdefault(row["rate"], []).append(row)
     lines = ["| task | way | labels per class | steps | rate | test | distorted |", "|---" * 7 + "|"]
-    rows = sheet.read(CSV)
-    columns = ("task", "way", "labels", "steps")
-    for key in dict.fromkeys(tuple(row[column] for column in columns) for row in rows):
-        rates = dict.fromkeys(row["rate"] for row in sheet.read(CSV, **dict(zip(columns, key, strict=True))))
-        best = max(rates, key=lambda rate: statistics.mean(percent(*key, rate, "held_out")))
-        cells = [sheet.interval(percent(*key, best, "test"))]
-        cells.append("–" if key[0] == "photographs" else sheet.interval(percent(*key, best, "distorted")))
-        lines.append(f"| {' | '.join(key)} | {best} | {' | '.join(cells)} |")
+    for key, by_rate in runs.items():
+        best = max(by_rate, key=lambda rate: statistics.mean(float(row["held_out"]) for row in by_rate[rate]))
+        columns = ("test",) if key[0] == "photographs" else ("test", "distorted")
+        cells = [sheet.interval([100 * float(row[column]) for row in by_rate[best]]) for column in columns]
+        lines.append(f"| {' | '.join([*key, best, *cells])} |")
     return "\n".join(lines)
 
 
