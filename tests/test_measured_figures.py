@@ -1,5 +1,6 @@
 """Figures of lessons 06 to 08 and 17: what is drawn is what was passed in."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def test_light_maps_has_a_row_of_pictures_and_one_for_each_kind() -> None:
 
 def test_of_the_two_towers_each_picture_s_own_caption_stands_on_the_diagonal() -> None:
     pictures = torch.rand(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    figure = plots.two_towers(list(pictures), ["a ring", "a star", "a disc"])
+    cosines = [[0.11, 0.12, 0.13], [0.21, 0.22, 0.23], [0.31, 0.32, 0.33]]
+    figure = plots.two_towers(list(pictures), ["a ring", "a star", "a disc"], cosines)
     for drawn, picture in zip(images_of(figure), pictures, strict=True):
         np.testing.assert_allclose(drawn, picture.permute(1, 2, 0))
     (axes,) = figure.axes
@@ -80,8 +82,8 @@ def test_of_the_two_towers_each_picture_s_own_caption_stands_on_the_diagonal() -
         places.setdefault(text.get_text(), []).append(text.get_position())
     columns = [places[caption][0][0] for caption in ("a ring", "a star", "a disc")]
     rows = [(image.get_extent()[2] + image.get_extent()[3]) / 2 for image in axes.get_images()]
-    assert places["↑"] == list(zip(columns, rows, strict=True))
-    assert sorted(places["↓"]) == sorted((x, y) for x in columns for y in rows if (x, y) not in places["↑"])
+    for i, j in itertools.product(range(3), repeat=2):
+        assert places[f"{cosines[i][j]:.2f}\n{'↑' if i == j else '↓'}"] == [(columns[j], rows[i])]
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in axes.texts]
     assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.overlaps(b)]

@@ -1,4 +1,4 @@
-"""A figure of lessons 09 and 11: what is drawn is what was passed in."""
+"""Figures of lessons 09, 11 and 15: what is drawn is what was passed in."""
 
 import numpy as np
 import torch
@@ -17,3 +17,14 @@ def test_answers_to_draws_the_picture_and_a_bar_for_each_model() -> None:
     assert right.get_xlim()[0] == 0
     assert [text.get_text() for text in right.texts] == ["40", "96"]
     assert right.get_lines()[0].get_xdata()[0] == 10
+
+
+def test_arrows_go_from_the_middle_to_the_vectors_in_the_roles_colours() -> None:
+    vectors = {"query": torch.tensor([2.0, 1.0]), "key": torch.tensor([-1.0, 0.5])}
+    figure = plots.arrows(vectors, "score -1.5")
+    (axes,) = figure.axes
+    assert [(arrow.xy, arrow.xyann) for arrow in axes.texts] == [((2.0, 1.0), (0, 0)), ((-1.0, 0.5), (0, 0))]
+    colours = [to_rgba(plots.PALETTE[role]) for role in ("query", "key")]
+    assert [arrow.arrow_patch.get_edgecolor() for arrow in axes.texts] == colours
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["query", "key"]
+    assert axes.get_title() == "score -1.5"

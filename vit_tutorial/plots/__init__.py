@@ -28,7 +28,7 @@ from vit_tutorial.plots.interactive import show_attention, show_clicks, show_mat
 from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, right_answers, shares
 from vit_tutorial.plots.mlp import unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
-from vit_tutorial.plots.positions import answers_to
+from vit_tutorial.plots.positions import answers_to, arrows
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
@@ -42,6 +42,7 @@ __all__ = [
     "CYCLE",
     "PALETTE",
     "answers_to",
+    "arrows",
     "attention_flow",
     "confusion",
     "costs_of_bits",

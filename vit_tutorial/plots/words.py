@@ -15,12 +15,13 @@ from vit_tutorial.plots.style import PALETTE, styled
 
 
 @styled
-def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
+def two_towers(images: Sequence[Any], captions: Sequence[str], cosines: Sequence[Sequence[float]]) -> Figure:
     """CLIP: pictures and captions become vectors, every pair has a cosine, and the loss raises those on the diagonal.
 
     Args:
         images: (C, H, W) in [0, 1] each.
         captions: one for each image, of two or three short lines.
+        cosines: a row for each image, one number for each caption.
     """
     n = len(images)
     figure = Figure((0.72 * (n + 6.1), 0.72 * (n + 3.3)))
@@ -42,7 +43,8 @@ def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
                 (4 + j, i), 1, 1, facecolor=SOFT["value" if own else "plain"], edgecolor="white", linewidth=2
             )
             axes.add_patch(cell)
-            axes.text(4.5 + j, i + 0.5, "↑" if own else "↓", ha="center", va="center", fontsize=17 if own else 13)
+            text = f"{cosines[i][j]:.2f}\n{'↑' if own else '↓'}"
+            axes.text(4.5 + j, i + 0.5, text, ha="center", va="center", fontsize=11)
     axes.text(n + 4.2, n / 2, "in each cell,\ntheir cosine:\n↑ own caption\n↓ another's", va="center", linespacing=1.5)
     axes.set(xlim=(-0.1, n + 6.0), ylim=(n + 0.1, -3.2), aspect="equal")
     axes.axis("off")
