@@ -24,7 +24,7 @@ from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.options.recipe import Recipe
-from vit_tutorial.options.train import TrainOptions, check, default_recipe
+from vit_tutorial.options.train import TrainOptions, check_options, default_recipe
 
 COMMANDS = {
     "train": "train a Vision Transformer, on one machine or many",
@@ -105,7 +105,7 @@ def train_options(words: Sequence[str]) -> tuple[TrainOptions, Recipe]:
 
     options = tyro.cli(train, prog="vit-tutorial train", args=words, config=STYLE)
     with exit_status("train"):
-        check(*options)
+        check_options(*options)
     return options
 
 

@@ -99,16 +99,16 @@ def test_affine():
 def test_parts_by_name():
     whole = by_name("cutmix+randaugment+flip+crop+affine")
     assert whole.changes == (Affine(), Crop((2, 3)), Flip())  # an eighth of 16 and of 24; always in this order
-    assert type(whole.each).__name__ == "RandAugment"
-    assert type(whole.batch.transforms[0]).__name__ == "CutMix"
+    assert type(whole.image_change).__name__ == "RandAugment"
+    assert type(whole.mix.transforms[0]).__name__ == "CutMix"
     assert by_name("crop").changes == (Crop((2, 3)),)
-    assert (by_name("crop").each, by_name("crop").batch) == (None, None)
+    assert (by_name("crop").image_change, by_name("crop").mix) == (None, None)
     assert augment.by_name("crop", (28, 30), 2).changes == (Crop((4, 4)),)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_randaugment_keeps_shape_and_range(channels):
-    image, change = pictures(1, channels)[0], by_name("randaugment").each
+    image, change = pictures(1, channels)[0], by_name("randaugment").image_change
     outs = [change(image) for _ in range(60)]
     assert all(out.shape == image.shape and out.dtype == torch.float32 for out in outs)
     assert all(0 <= out.min() and out.max() <= 1 for out in outs)
@@ -118,12 +118,12 @@ def test_randaugment_keeps_shape_and_range(channels):
 @pytest.mark.parametrize("name", ["mixup", "cutmix", "mixup+cutmix"])
 def test_mixing_mixes_labels_as_it_mixes_pixels(name):
     mix = by_name(name)
-    assert (mix.changes, mix.each) == ((), None)
+    assert (mix.changes, mix.image_change) == ((), None)
     labels, seen = torch.tensor([0, 1, 2, 3]), set()
     # Every image has its own constant colour, so that its pixels tell what went into it.
     images = torch.tensor([0.1, 0.2, 0.4, 0.8]).view(4, 1, 1, 1).expand(4, 3, H, W).clone()
     for _ in range(40):
-        mixed, soft = mix.batch(images, labels)
+        mixed, soft = mix.mix(images, labels)
         assert soft.shape == (4, 4)
         assert mixed.shape == images.shape
         assert_close(soft.sum(1), torch.ones(4))
@@ -136,11 +136,11 @@ def test_mixing_mixes_labels_as_it_mixes_pixels(name):
 def test_torch_s_seed_settles_everything():
     """So a training loop that restores torch's generator repeats itself, and nobody else's generator is touched."""
     whole, images, labels = by_name(f"affine+{STRONG}"), pictures(8), torch.arange(8) % K
-    one_by_one = Compose([*whole.changes, whole.each])
+    one_by_one = Compose([*whole.changes, whole.image_change])
     python, numpy, found = random.getstate(), np.random.get_state()[1].tolist(), []
     for _ in range(2):
         torch.manual_seed(5)
-        mixed = [whole.batch(torch.stack([one_by_one(x) for x in images]), labels) for _ in range(5)]
+        mixed = [whole.mix(torch.stack([one_by_one(x) for x in images]), labels) for _ in range(5)]
         found.append(torch.cat([torch.cat([x.flatten(), y.flatten()]) for x, y in mixed]))
     assert torch.equal(*found)
     assert random.getstate() == python

@@ -22,7 +22,7 @@ def noise(image):
     return image + 0.1 * torch.rand_like(image)
 
 
-EVERYTHING = Augmentation("everything", changes=(Affine(), Crop((1, 2)), Flip()), each=noise)
+EVERYTHING = Augmentation("everything", changes=(Affine(), Crop((1, 2)), Flip()), image_change=noise)
 
 
 def process(rank=0, processes=1):
@@ -72,7 +72,7 @@ def seen(images, number, *, augmentation=EVERYTHING, processes=1, batch_size=8, 
     for rank in range(processes):
         ours = batches.Batches(images, recipe, augmentation, process(rank, processes))
         assert len(ours) == 26 // batch_size
-        for (_, rows), (pictures, labels) in zip(epoch_keys(ours, number), ours.of(number), strict=True):
+        for (_, rows), (pictures, labels) in zip(epoch_keys(ours, number), ours.of_epoch(number), strict=True):
             assert labels.tolist() == images.labels[rows].tolist()
             found |= dict(zip(rows, pictures, strict=True))
     return found
@@ -104,7 +104,7 @@ def test_each_change_has_its_own_chance_for_each_image(change):
     """The same picture 26 times: what differs is chance."""
     picture = torch.randint(0, 256, (1, 2, 6, 8), dtype=torch.uint8)
     copies = Images(picture.repeat(26, 1, 1, 1), torch.zeros(26, dtype=torch.int64))
-    one = Augmentation("one", each=noise) if change is noise else Augmentation("one", changes=(change,))
+    one = Augmentation("one", image_change=noise) if change is noise else Augmentation("one", changes=(change,))
     epochs = [seen(copies, number, augmentation=one, batch_size=26) for number in range(2)]
     kinds = [{tuple(image.flatten().tolist()) for image in found.values()} for found in epochs]
     assert min(map(len, kinds)) >= (2 if change == Flip() else 8)

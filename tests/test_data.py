@@ -97,7 +97,7 @@ def test_a_share_of_each_class_is_held_out_of_the_training_images(digits, shapes
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1e-9, 1 - 1e-9])
 def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
-    with pytest.raises(ValueError, match=r"share must be|to hold out"):
+    with pytest.raises(ValueError, match=r"fraction must be|to hold out"):
         data.hold_out(digits, share)
 
 
@@ -109,8 +109,8 @@ def test_load_refuses(refuses, tmp_path):
         data.load("mnist")
     with refuses(ValueError, "digits", "(8, 8)", "image_size=32"):
         data.load("digits", image_size=32)
-    with refuses(ValueError, "digits", "test split of its own", "test_share=0.2"):
-        data.load("digits", test_share=0.2)
+    with refuses(ValueError, "digits", "test split of its own", "test_fraction=0.2"):
+        data.load("digits", test_fraction=0.2)
 
 
 # --- one entry per data set ----------------------------------------------------------------------------------------
@@ -141,14 +141,14 @@ def invert(image):
 def test_what_becomes_of_the_training_images(digits):
     def changes(what):
         found = data.augmentation(what, digits)
-        return found.name, found.changes, found.each
+        return found.name, found.changes, found.image_change
 
     assert changes("default") == ("affine", (augment.Affine(),), None)
     assert changes("none") == ("none", (), None)
     assert changes("crop") == ("crop", (augment.Crop((1, 1)),), None)
     assert changes(augment.Affine(0.3)) == ("Affine(strength=0.3)", (augment.Affine(0.3),), None)
     assert changes(invert) == ("invert", (), invert)  # any function will do
-    ready = augment.Augmentation("mine", each=invert)
+    ready = augment.Augmentation("mine", image_change=invert)
     assert data.augmentation(ready, digits) is ready
     with pytest.raises(ValueError, match="nonsense"):
         data.augmentation("nonsense", digits)

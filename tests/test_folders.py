@@ -194,7 +194,7 @@ def test_names_the_file_that_is_not_an_image(folder, name):
         assert text in str(caught[0].message)
         assert text in d.skipped[0]
     assert (len(d.skipped), d.test.labels.tolist()) == (1, [0, 0, 0, 1, 1, 1])
-    assert d.test_names == tuple(f"test/{kind}/{i}.png" for kind in ("cat", "dog") for i in (1, 10, 2))
+    assert d.test_files == tuple(f"test/{kind}/{i}.png" for kind in ("cat", "dog") for i in (1, 10, 2))
 
 
 def test_a_picture_needs_no_suffix(folder):
@@ -356,7 +356,7 @@ def colours(images):
 
 
 def test_a_share_of_each_class_is_set_aside(classes):
-    d = data.image_folder(classes, 8, test_share=0.2)
+    d = data.image_folder(classes, 8, test_fraction=0.2)
     assert d.classes == ("cat", "dog", "newt")
     assert d.train.labels.bincount().tolist() == [16, 9, 1]
     assert d.test.labels.bincount().tolist() == [4, 2, 1]  # at least one of each
@@ -364,33 +364,34 @@ def test_a_share_of_each_class_is_set_aside(classes):
     assert len(set(everything)) == len(everything) == 33
     assert sorted(everything) == sorted((10 * c, 5 * i, 77) for c, n in enumerate((20, 11, 2)) for i in range(n))
     # What is written down is what was set aside, and by chance: not the first ones, nor the same places everywhere.
-    named = [(10 * d.classes.index(file.split("/")[0]), 5 * int(file.split("/")[1][:-4]), 77) for file in d.test_files]
+    files = d.random_test_files
+    named = [(10 * d.classes.index(file.split("/")[0]), 5 * int(file.split("/")[1][:-4]), 77) for file in files]
     assert named == colours(d.test)
-    places = {name: [int(f.split("/")[1][:-4]) for f in d.test_files if f.startswith(name)] for name in ("cat", "dog")}
+    places = {name: [int(f.split("/")[1][:-4]) for f in files if f.startswith(name)] for name in ("cat", "dog")}
     assert places["cat"] != [0, 1, 2, 3]
     x = d.train.images.double() / 255
     torch.testing.assert_close(torch.tensor(d.mean).double(), x.mean((0, 2, 3)), rtol=0, atol=1e-6)
 
 
 def test_the_same_pictures_are_set_aside_each_time(classes):
-    first = data.image_folder(classes, 8, test_share=0.2)
+    first = data.image_folder(classes, 8, test_fraction=0.2)
     np.random.seed(99)
-    assert data.image_folder(classes, 8, test_share=0.2).test_files == first.test_files
-    assert data.image_folder(classes, 8, test_share=0.5).test_files != first.test_files
-    assert data.image_folder(classes, 8, test_share=0.999).train.labels.bincount().tolist() == [1, 1, 1]
+    assert data.image_folder(classes, 8, test_fraction=0.2).random_test_files == first.random_test_files
+    assert data.image_folder(classes, 8, test_fraction=0.5).random_test_files != first.random_test_files
+    assert data.image_folder(classes, 8, test_fraction=0.999).train.labels.bincount().tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, float("nan")])
 def test_refuses_a_share_that_leaves_nothing(classes, refuses, share):
-    with refuses(ValueError, "test_share", str(share), "0.2"):
-        data.image_folder(classes, 8, test_share=share)
+    with refuses(ValueError, "test_fraction", str(share), "0.2"):
+        data.image_folder(classes, 8, test_fraction=share)
 
 
 def test_refuses_what_can_t_be_split(classes, folder, refuses):
-    with refuses(ValueError, "pets has splits", "leave the test share (0.2) out", "or split"):
-        data.image_folder(folder, 8, test_share=0.2)
-    with refuses(ValueError, "zoo/train", "missing", "--test-share 0.2"):
+    with refuses(ValueError, "pets has splits", "leave test_fraction=0.2 out", "or split"):
+        data.image_folder(folder, 8, test_fraction=0.2)
+    with refuses(ValueError, "zoo/train", "missing", "--test-fraction 0.2"):
         data.image_folder(classes, 8)
     (classes / "newt" / "1.png").unlink()
     with refuses(ValueError, "zoo/newt", "one image", "at least 2"):
-        data.image_folder(classes, 8, test_share=0.2)
+        data.image_folder(classes, 8, test_fraction=0.2)

@@ -135,7 +135,7 @@ def test_refuses(shards, refuses, change, words):
 
 def test_a_share_is_for_folders_of_images(shards, refuses):
     with refuses(ValueError, "test split of its own"):
-        data.load(str(shards), test_share=0.2)
+        data.load(str(shards), test_fraction=0.2)
 
 
 def test_images_on_the_disk_are_held_out_as_those_in_memory_are(shards):

@@ -54,11 +54,11 @@ def test_head_first(digits):
 
     def watch(optimizer, rates, epoch):
         original(optimizer, rates, epoch)
-        seen.append([group["share"] for group in optimizer.param_groups[-2:]])  # a norm's, and the head's
+        seen.append([group["factor"] for group in optimizer.param_groups[-2:]])  # a norm's, and the head's
 
-    original = layers.set_shares
+    original = layers.set_layer_factors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train.loop, "set_shares", watch)
+        patch.setattr(train.loop, "set_layer_factors", watch)
         assert changed(small(), digits, epochs=3, head_first=2) == {"embed", "blocks", "norm", "head"}
     assert seen == [[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]]
 
@@ -69,13 +69,13 @@ def test_the_rate_of_each_layer():
     groups, rates = layers.layer_groups(model, train.parameter_groups(model, 0.1), recipe)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     optimizer = torch.optim.AdamW(groups)
-    layers.set_shares(optimizer, rates, epoch=0)
+    layers.set_layer_factors(optimizer, rates, epoch=0)
     found = {names[id(parameter)]: group for group in optimizer.param_groups for parameter in group["params"]}
     assert found.keys() == {name for name, _ in model.named_parameters()}
     wanted = {"embed": 1 / 16, "blocks.0": 1 / 8, "blocks.1": 1 / 4, "blocks.2": 1 / 2, "norm": 1, "head": 1}
     for name, group in found.items():
         (start,) = [key for key in wanted if name.startswith(f"{key}.")]
-        assert group["share"] == wanted[start], name
+        assert group["factor"] == wanted[start], name
         assert group["weight_decay"] == (0.1 if found[name]["params"][0].ndim > 1 and name.endswith("weight") else 0)
     train.set_rate(optimizer, 0.2)
     assert {group["lr"] for group in optimizer.param_groups} == {0.2 * share for share in wanted.values()}
@@ -89,10 +89,10 @@ def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path):
     def stop(optimizer, rates, epoch):
         if epoch == 2:
             raise KeyboardInterrupt
-        layers.set_shares(optimizer, rates, epoch)
+        layers.set_layer_factors(optimizer, rates, epoch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train.loop, "set_shares", stop)
+        patch.setattr(train.loop, "set_layer_factors", stop)
         with pytest.raises(KeyboardInterrupt):
             train.fit(stopped, digits, out=tmp_path, **how)
     train.fit(again, digits, out=tmp_path, resume=True, **how)
@@ -134,7 +134,7 @@ def test_a_run_that_recomputes_ends_with_the_same_weights(digits, refuses):
 @pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
 def test_a_model_without_a_head_is_refused(digits, refuses, how):
     with refuses(ValueError, "need a model with a head", "num_classes=K"):
-        train.fit(vt.load("digits", num_classes=0).model, digits, epochs=2, batch_size=16, progress=False, **how)
+        train.fit(Flat(), digits, epochs=2, batch_size=16, progress=False, **how)
 
 
 def test_other_pixels_than_the_checkpoint_s_are_an_error(digits, refuses):

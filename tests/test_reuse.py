@@ -103,7 +103,9 @@ def test_torch_fx_and_torchscript_give_the_same_logits(models, images):
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning", "ignore:.*is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("changes", [{"pool": "mean"}, {"position": "sincos"}, {"position": "none"}, {"num_classes": 0}])
+@pytest.mark.parametrize(
+    "changes", [{"pool": "mean"}, {"position": "sincos"}, {"position": "none"}, {"num_classes": 0}]
+)
 def test_a_scripted_model_trains_and_checks_its_images(changes, images, tmp_path):
     model = vt.ViT(replace(CONFIG, dropout=0.1, drop_path=0.2, **changes))
     torch.jit.script(model).save(tmp_path / "model.pt")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from accelerate.tracking import GeneralTracker
@@ -168,7 +169,7 @@ def test_predict_and_evaluate(data):
 
 def test_mixed_labels(data):
     def mixing(mix):
-        return Augmentation("mix", batch=mix)
+        return Augmentation("mix", mix=mix)
 
     seen = []
 
@@ -208,7 +209,7 @@ def test_with_class_weights_a_rare_class_counts_as_much_as_a_frequent_one(data):
 
 @pytest.mark.parametrize(("keep", "epoch"), [("best", 1), ("last", 3)])
 def test_the_weights_that_a_run_ends_with(data, tmp_path, monkeypatch, keep, epoch):
-    validated, accuracies, after = replace(data, tested_on="validation"), [0.1, 0.9, 0.9, 0.2], []
+    validated, accuracies, after = replace(data, test_split="validation"), [0.1, 0.9, 0.9, 0.2], []
 
     def evaluate(average, data, accelerator):
         after.append(weights(average.module).clone())
@@ -254,7 +255,7 @@ class Rows(GeneralTracker):
 
 def test_a_tracker_gets_the_settings_and_each_epoch(data):
     tracker = Rows()
-    history = train.fit(tiny(), replace(data, tested_on="validation"), **SETTINGS, log_with=tracker)
+    history = train.fit(tiny(), replace(data, test_split="validation"), **SETTINGS, log_with=tracker)
     assert tracker.settings["epochs"] == 3
     assert [step for step, _ in tracker.rows] == [1, 2, 3]
     assert tracker.rows[-1][1]["validation_accuracy"] == history[-1]["test_accuracy"]
@@ -283,7 +284,7 @@ def test_same_seed_same_weights_whatever_the_workers(data):
     others, same = trained(data)
     assert torch.equal(ours, others)
     assert rows == same
-    whole_and_each = Augmentation("noisy flips", changes=(Flip(), Affine()), each=noise)
+    whole_and_each = Augmentation("noisy flips", changes=(Flip(), Affine()), image_change=noise)
     alone, in_two = (trained(data, augmentation=whole_and_each, workers=workers, epochs=2) for workers in (0, 2))
     assert torch.equal(alone[0], in_two[0])
     assert alone[1] == in_two[1]
@@ -419,7 +420,7 @@ def test_a_loss_that_is_no_number_stops(data, tmp_path, refuses):
         return (images * math.nan if len(calls) == 5 else images), labels  # the fifth step: number 4
 
     with refuses(FloatingPointError, "step 4", "learning rate of 0.000933", "nan", "smaller learning rate", "warm-up"):
-        trained(data, augmentation=Augmentation("nan", batch=with_nan), out=tmp_path)
+        trained(data, augmentation=Augmentation("nan", mix=with_nan), out=tmp_path)
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert len(state["history"]) == 1
     assert all(tensor.isfinite().all() for tensor in state["model"].values())
@@ -453,6 +454,9 @@ def test_a_setting_that_there_is_not(data, refuses):
         trained(data, batch_size=27)
     with refuses(ValueError, "ema", "1.5"):
         trained(data, ema=1.5)
+    with refuses(ValueError, "epochs must be a whole number", "True"):
+        trained(data, epochs=True)
+    assert type(train.Recipe(epochs=np.int64(2)).epochs) is int
 
 
 def test_the_data_set_s_own_augmentation(data):
@@ -512,3 +516,30 @@ def test_a_model_that_can_t_be_saved_is_refused_before_it_trains(data, tmp_path,
     with refuses(TypeError, "Mine", "Mine"):
         train.fit(Mine(tiny().config), data, **SETTINGS, augmentation=stopping_after(0), out=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+# --------------------------------------------------------------------------------------------- models changed by hand
+
+
+def test_a_head_that_was_replaced_is_trained(data):
+    model = ViT(replace(tiny().config, num_classes=1000))
+    model.head = torch.nn.Linear(model.config.dim, len(data.classes))
+    before = model.head.weight.clone()
+    train.fit(model, data, epochs=1, batch_size=13, progress=False)
+    assert not torch.equal(model.head.weight, before)
+
+
+def test_features_are_not_trained_as_logits(data, refuses):
+    model = tiny()
+    model.head = torch.nn.Identity()
+    with refuses(ValueError, "0 classes", "num_classes=3"):
+        train.fit(model, data, epochs=1, batch_size=13, progress=False)
+
+
+def test_a_model_in_half_precision_is_evaluated(data):
+    model = tiny()
+    expected = train.predict(model, data)[0]
+    logits = train.predict(model.half(), data)[0]
+    assert logits.dtype == torch.float16
+    torch.testing.assert_close(logits.float(), expected, rtol=0, atol=0.01)
+    assert 0 <= train.evaluate(model, data)["test_accuracy"] <= 1

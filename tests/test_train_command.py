@@ -133,7 +133,7 @@ def test_the_size_and_the_stem_of_a_model_from_scratch():
         (["--arch", "vgg"], "invalid choice 'vgg'"),
         (["--out", ""], "--out is empty"),
         (["--weights", ""], "--weights is empty"),
-        (["--test-share", "0.2"], "digits has a test split of its own"),
+        (["--test-fraction", "0.2"], "digits has a test split of its own"),
         (["--workers", "-1"], "--workers must be from 0 to 256"),
         (["--validation", "2"], "--validation must be above 0 and below 1"),
         (["--freeze"], "--freeze needs --weights"),
@@ -227,21 +227,21 @@ def classes(tmp_path):
 def test_a_folder_of_classes_from_end_to_end(classes, tmp_path, run):
     command = [*TINY, "--data", classes, "--out", tmp_path / "run"]
     (classes / "cat" / "notes").write_text("no image")
-    status, out, err = run(*command, "--test-share", "0.3")
+    status, out, err = run(*command, "--test-fraction", "0.3")
     assert status == 0
     assert "1 file skipped, the model is trained on the others" in err
     assert "notes is not an image" in err
     found = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert found["test_files"] == list(data.image_folder(classes, 8, 0.3).test_files)
+    assert found["test_files"] == list(data.image_folder(classes, 8, 0.3).random_test_files)
     assert found["data"] == "pets"
-    assert run(*command, "--test-share", "0.3", "--resume")[0] == 0
+    assert run(*command, "--test-fraction", "0.3", "--resume")[0] == 0
     (classes / "cat").rename(classes / "eagle")
-    status, out, err = run(*command, "--test-share", "0.3", "--resume")
+    status, out, err = run(*command, "--test-fraction", "0.3", "--resume")
     assert (status, out) == (2, "")
     assert "has classes=['cat', 'dog'], not ['dog', 'eagle']" in err
     (classes / "eagle").rename(classes / "cat")
     Image.new("RGB", (13, 13)).save(classes / "cat" / "0.png")
-    status, _, err = run(*command, "--test-share", "0.3", "--resume")
+    status, _, err = run(*command, "--test-fraction", "0.3", "--resume")
     assert status == 2
     assert "has files=20 files" in err
 
@@ -299,7 +299,7 @@ def test_errors_are_one_line(tmp_path, run, words, status, said):
 
 
 def test_results_are_not_written_among_the_images(classes, run):
-    status, _, err = run(*TINY, "--data", classes, "--test-share", "0.3", "--out", classes / "run")
+    status, _, err = run(*TINY, "--data", classes, "--test-fraction", "0.3", "--out", classes / "run")
     assert status == 2
     assert "the folder of the images" in err
 

@@ -37,8 +37,8 @@ class Change:
         """Random numbers for ``n`` images: (n, ...), a row per image."""
         raise NotImplementedError
 
-    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, H, W); row i of ``drawn``, (B, ...), is for image i."""
+    def change(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W); row i of ``numbers``, (B, ...), is for image i."""
         raise NotImplementedError
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -64,9 +64,9 @@ class Affine(Change):
         """A matrix per image: (n, 2, 3)."""
         return torch.eye(2, 3) + self.strength * torch.randn(n, 2, 3, generator=generator)
 
-    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+    def change(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Each image (B, C, H, W), transformed by its matrix (B, 2, 3)."""
-        grid = F.affine_grid(drawn, list(images.shape), align_corners=False)  # (B, H, W, 2): where to look
+        grid = F.affine_grid(numbers, list(images.shape), align_corners=False)  # (B, H, W, 2): where to look
         return F.grid_sample(images, grid, align_corners=False)  # (B, C, H, W)
 
 
@@ -84,12 +84,12 @@ class Crop(Change):
         """The top left corner of each crop, in the padded image: (n, 2)."""
         return torch.stack([torch.randint(2 * p + 1, (n,), generator=generator) for p in self.padding], dim=1)
 
-    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+    def change(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Each image (B, C, H, W), padded and cropped from (row, column), (B, 2)."""
         (B, _, H, W), (rows, columns) = images.shape, self.padding
         padded = F.pad(images, (columns, columns, rows, rows))  # (B, C, H + 2 rows, W + 2 columns)
         windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, 2 rows + 1, 2 columns + 1, H, W), a view
-        return windows[torch.arange(B), :, drawn[:, 0], drawn[:, 1]]  # (B, C, H, W)
+        return windows[torch.arange(B), :, numbers[:, 0], numbers[:, 1]]  # (B, C, H, W)
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Flip(Change):
         """Whether each image is mirrored: (n,) bool."""
         return torch.rand(n, generator=generator) < 0.5
 
-    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """Each image (B, C, H, W), mirrored where ``drawn``, (B,), is True."""
-        return torch.where(drawn[:, None, None, None], images.flip(-1), images)
+    def change(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """Each image (B, C, H, W), mirrored where ``numbers``, (B,) bool, is True."""
+        return torch.where(numbers[:, None, None, None], images.flip(-1), images)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Augmentation:
 
     name: str
     changes: tuple[Change, ...] = ()  # to a whole batch at once
-    each: ImageChange | None = None  # to one image at a time, at random by torch's own generator
-    batch: Mix | None = None  # to images and labels together, at random by torch's own generator
+    image_change: ImageChange | None = None  # to one image at a time, at random by torch's own generator
+    mix: Mix | None = None  # to images and labels together, at random by torch's own generator
 
 
 def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augmentation:
@@ -151,6 +151,6 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     return Augmentation(
         name,
         changes=whole_batch,
-        each=v2.RandAugment(num_ops=2, magnitude=9) if "randaugment" in parts else None,
-        batch=v2.RandomChoice(chosen) if chosen else None,
+        image_change=v2.RandAugment(num_ops=2, magnitude=9) if "randaugment" in parts else None,
+        mix=v2.RandomChoice(chosen) if chosen else None,
     )

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.data.images import Data, Images, channel_statistics
-from vit_tutorial.data.preprocessing import Preprocessing, check_levels, from_scratch
+from vit_tutorial.data.preprocessing import Preprocessing, check_levels, unnormalised_center
 from vit_tutorial.data.text import counted, first_of, printable
 from vit_tutorial.patches import Size
 
@@ -110,15 +110,15 @@ def _fit_into_memory(opened: PILImage.Image) -> None:
 def image_folder(
     path: str | Path,
     image_size: Size | None = None,
-    test_share: float | None = None,
+    test_fraction: float | None = None,
     *,
     preprocess: Preprocessing | None = None,
 ) -> Data:
     """Your own images, a folder per class: ``path/train/<class>/*`` and ``path/test/<class>/*``.
 
     ``val``, ``valid`` and ``validation`` stand for ``test`` where there is no ``test``. Of a folder without splits,
-    ``path/<class>/*``, ``test_share`` sets images aside to test on: a share of each class, at least one, at random but
-    the same ones each time. ``test_files`` of the result names them.
+    ``path/<class>/*``, ``test_fraction`` sets images aside to test on: a fraction of each class, at least one, at
+    random but the same ones each time. ``random_test_files`` of the result names them.
 
     The images of a class are the files in its folder and below (:func:`images_in`). Every file is read once, now, and
     kept in memory: 10,000 images of 224x224 take 1.5 GB. A file that can't be read is skipped: a UserWarning counts
@@ -132,7 +132,7 @@ def image_folder(
     Args:
         path: the folder that holds train/ and test/, or the classes.
         image_size: H = W, or (H, W), in pixels.
-        test_share: of the images of each class, in (0, 1); None: the folder has its splits.
+        test_fraction: of the images of each class, in (0, 1); None: the folder has its splits.
         preprocess: of the model to be fine-tuned, as ``vt.load(...).preprocess``.
 
     Raises:
@@ -146,12 +146,12 @@ def image_folder(
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(f"{folder} {'is a file, not a folder' if folder.exists() else 'was not found'}")
-    train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
+    train, test = _splits(folder) if test_fraction is None else _random_splits(folder, test_fraction)
     if len(train) < 2:
         raise ValueError(f"{folder} has only the class {next(iter(train))!r}: a classifier needs at least 2")
-    classes, to_input = tuple(sorted(train)), preprocess or from_scratch(image_size or 0)
+    classes, to_input = tuple(sorted(train)), preprocess or unnormalised_center(image_size or 0)
     train_images, train_names, skipped = _read_split(folder, train, classes, to_input)
-    test_images, test_names, skipped_too = _read_split(folder, test, classes, to_input)
+    test_images, test_files, skipped_too = _read_split(folder, test, classes, to_input)
     for split, images in (("train", train_images), ("test", test_images)):
         if lost := [name for label, name in enumerate(classes) if not (images.labels == label).any()]:
             first = first_of(skipped + skipped_too)
@@ -167,11 +167,11 @@ def image_folder(
         in_channels=len(mean),
         mean=mean,
         std=std,
-        test_files=() if test_share is None else test_names,
-        test_names=test_names,
+        random_test_files=() if test_fraction is None else test_files,
+        test_files=test_files,
         preprocess=preprocess,
         skipped=tuple(skipped),
-        digest=_digest(folder, train_names, test_names),
+        digest=_digest(folder, train_names, test_files),
     )
 
 
@@ -206,7 +206,7 @@ def labelled_images(path: str | Path, classes: tuple[str, ...], preprocess: Prep
         in_channels=len(preprocess.mean),
         mean=preprocess.mean,
         std=preprocess.std,
-        test_names=names,
+        test_files=names,
         preprocess=preprocess,
         skipped=tuple(skipped),
     )
@@ -230,35 +230,35 @@ def _splits(folder: Path) -> tuple[Files, Files]:
     if not (folder / "train").is_dir():
         raise ValueError(
             f"{folder / 'train'} is missing: put images into {folder / 'train'}/<class>/ and "
-            f"{folder / 'test'}/<class>/, or into {folder}/<class>/ with a share to test on, --test-share 0.2; it "
+            f"{folder / 'test'}/<class>/, or into {folder}/<class>/ with a part to test on, --test-fraction 0.2; it "
             f"holds {first_of([printable(file.name) for file in _visible(folder)]) or 'nothing'}"
         )
     others = [name for name in ("val", "valid", "validation") if (folder / name).is_dir()]
     if not (folder / "test").is_dir() and len(others) > 1:
         raise ValueError(f"{folder} has {' and '.join(others)}: rename the one to test on to test, or move the other")
-    held_out = folder / "test" if (folder / "test").is_dir() or not others else folder / others[0]
-    train, test = _class_folders(folder / "train"), _class_folders(held_out)
+    test_split = folder / "test" if (folder / "test").is_dir() or not others else folder / others[0]
+    train, test = _class_folders(folder / "train"), _class_folders(test_split)
     if lonely := sorted(train.keys() ^ test.keys()):
-        split = folder / "train" if lonely[0] in train else held_out
+        split = folder / "train" if lonely[0] in train else test_split
         raise ValueError(
-            f"class {lonely[0]!r} is only in {split}: each class needs images in train/ and {held_out.name}/"
+            f"class {lonely[0]!r} is only in {split}: each class needs images in train/ and {test_split.name}/"
         )
     return train, test
 
 
-def _random_splits(folder: Path, share: float) -> tuple[Files, Files]:
-    """The files of one folder of classes, a share of each set aside at random."""
-    if not 0 < share < 1:
-        raise ValueError(f"test_share must be above 0 and below 1, got {share}: 0.2 sets every fifth image aside")
+def _random_splits(folder: Path, fraction: float) -> tuple[Files, Files]:
+    """The files of one folder of classes, a fraction of each set aside at random."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"test_fraction must be above 0 and below 1, got {fraction}: 0.2 sets every fifth image aside")
     if (folder / "train").is_dir() and any(file.is_dir() for file in _visible(folder / "train")):
         raise ValueError(
-            f"{folder} has splits, at least train/: leave the test share ({share}) out, or split {folder / 'train'}"
+            f"{folder} has splits, at least train/: leave test_fraction={fraction} out, or split {folder / 'train'}"
         )
     train, test = {}, {}
     for name, files in _class_folders(folder).items():
         if len(files) < 2:
             raise ValueError(f"{folder / name} has one image: a class needs at least 2, to train on and to test on")
-        count = min(max(round(share * len(files)), 1), len(files) - 1)
+        count = min(max(round(fraction * len(files)), 1), len(files) - 1)
         aside = set(np.random.RandomState(0).permutation(len(files))[:count].tolist())
         train[name] = [file for i, file in enumerate(files) if i not in aside]
         test[name] = [file for i, file in enumerate(files) if i in aside]

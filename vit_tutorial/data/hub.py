@@ -17,15 +17,15 @@ from torch.utils.data import Dataset
 from vit_tutorial.data.extras import needed
 from vit_tutorial.data.folders import decode
 from vit_tutorial.data.images import Data, Images, channel_statistics
-from vit_tutorial.data.preprocessing import Preprocessing, from_scratch
+from vit_tutorial.data.preprocessing import Preprocessing, unnormalised_center
 from vit_tutorial.patches import Size
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped]
 
 HUB = "hf://"
-MEASURED = 1000  # training images from which mean and standard deviation are measured
-HELD_OUT = ("test", "val", "valid", "validation")  # names of the split to test on; the first that is there
+STATISTICS_IMAGES = 1000  # training images from which mean and standard deviation are measured
+TEST_SPLITS = ("test", "val", "valid", "validation")  # names of the split to test on; the first that is there
 
 
 class Rows(Dataset[tuple[Tensor, int]]):
@@ -93,7 +93,7 @@ def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | No
     splits, image, label, classes = (
         _from_hub(name.removeprefix(HUB)) if name.startswith(HUB) else _from_shards(Path(name))
     )
-    to_input = preprocess or from_scratch(image_size or 64)
+    to_input = preprocess or unnormalised_center(image_size or 64)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
     columns, as_bytes = [image, label], datasets.Image(decode=False)
     train, test = (
@@ -131,8 +131,8 @@ def _from_hub(name: str) -> tuple[Splits, str, str, tuple[str, ...]]:
     if not name:
         raise ValueError(f"{HUB} needs the name of a data set, as in {HUB}owner/name")
     found = datasets.load_dataset(name)
-    held_out = next((split for split in HELD_OUT if split in found), "")
-    if "train" not in found or not held_out:
+    test_split = next((split for split in TEST_SPLITS if split in found), "")
+    if "train" not in found or not test_split:
         raise ValueError(f"{name} has the splits {', '.join(found)}: train and test (or validation) are needed")
     kinds = found["train"].features
     images = [key for key, kind in kinds.items() if isinstance(kind, datasets.Image)]
@@ -142,21 +142,21 @@ def _from_hub(name: str) -> tuple[Splits, str, str, tuple[str, ...]]:
             f"{name} needs one column of images and one of labels, and has {', '.join(sorted(kinds))}: name the column "
             f"of labels, as in {HUB}{name}#label"
         )
-    return (found["train"], found[held_out]), images[0], labels[0], tuple(kinds[labels[0]].names)
+    return (found["train"], found[test_split]), images[0], labels[0], tuple(kinds[labels[0]].names)
 
 
 def _from_shards(folder: Path) -> tuple[Splits, str, str, tuple[str, ...]]:
     """The same of a folder of shards."""
     import datasets
 
-    held_out = next((name for name in HELD_OUT if any(folder.glob(f"{name}*.tar"))), "")
-    if not held_out:
+    test_split = next((name for name in TEST_SPLITS if any(folder.glob(f"{name}*.tar"))), "")
+    if not test_split:
         raise ValueError(f"{folder} has no test*.tar or val*.tar: put the images to test on into some")
     names = folder / "classes.txt"
     if not names.is_file():
         raise ValueError(f"{names} is missing: write the name of each class into it, one per line, in label order")
     classes = tuple(line.strip() for line in names.read_text("utf-8-sig").splitlines() if line.strip())
-    files = {split: sorted(map(str, folder.glob(f"{split}*.tar"))) for split in ("train", held_out)}
+    files = {split: sorted(map(str, folder.glob(f"{split}*.tar"))) for split in ("train", test_split)}
     found = datasets.load_dataset("webdataset", data_files=files)
     images = [key for key, kind in found["train"].features.items() if isinstance(kind, datasets.Image)]
     if len(images) != 1 or "cls" not in found["train"].features:
@@ -166,12 +166,12 @@ def _from_shards(folder: Path) -> tuple[Splits, str, str, tuple[str, ...]]:
         raise ValueError(
             f"{folder} has the label {wrong[0]}, and the lines of classes.txt stand for 0 to {len(classes) - 1}"
         )
-    return (found["train"], found[held_out]), images[0], "cls", classes
+    return (found["train"], found[test_split]), images[0], "cls", classes
 
 
 def _statistics(train: Rows) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over some of the training images, drawn at random."""
     generator = torch.Generator().manual_seed(0)
-    places = torch.randperm(len(train), generator=generator)[:MEASURED].tolist()
+    places = torch.randperm(len(train), generator=generator)[:STATISTICS_IMAGES].tolist()
     pixels = torch.stack([train.pixels(place)[0] for place in places])  # (n, C, H, W)
     return channel_statistics(Images(pixels, torch.zeros(len(places))))

@@ -78,51 +78,51 @@ class Data:
     mean: tuple[float, ...]  # one per channel
     std: tuple[float, ...]
     augment: str = STRONG  # the augmentation "default"
-    test_files: tuple[str, ...] = ()  # of a folder of classes: those set aside to test on, as class/name
-    test_names: tuple[str, ...] = ()  # of a folder: the file of each image of ``test``
+    random_test_files: tuple[str, ...] = ()  # of a folder of classes: those set aside to test on, as class/name
+    test_files: tuple[str, ...] = ()  # of a folder: the file of each image of ``test``
     preprocess: Preprocessing | None = None  # how pictures became images; None: cropped, resized, as the fields say
     skipped: tuple[str, ...] = ()  # of a folder: a line for each file that couldn't be read
     digest: str = ""  # of a folder: how many files, and a hash of their names and sizes
-    tested_on: Literal["test", "validation"] = "test"  # what ``test`` is
+    test_split: Literal["test", "validation"] = "test"  # what ``test`` is
 
 
 def channel_statistics(train: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over all pixels, with 1.0 as white: (C,) each; std is above 0."""
     means, stds = [], []
     for channel in train.images.unbind(1):  # (N, H, W)
-        share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
+        frequency = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()  # of each level, (256,)
         level = torch.arange(256, dtype=torch.float64) / train.white
-        means.append(float(share @ level))
+        means.append(float(frequency @ level))
         # A constant channel has a standard deviation of 0, by which nothing can be divided.
-        stds.append(max(float(share @ (level - means[-1]) ** 2) ** 0.5, 1 / train.white))
+        stds.append(max(float(frequency @ (level - means[-1]) ** 2) ** 0.5, 1 / train.white))
     return tuple(means), tuple(stds)
 
 
-def hold_out(data: Data, share: float, seed: int = 0) -> Data:
-    """The same data with a share of each class's training images, chosen at random, in place of its test split.
+def hold_out(data: Data, fraction: float, seed: int = 0) -> Data:
+    """The same data with a fraction of each class's training images, chosen at random, in place of its test split.
 
     This is a validation split: choose on it, because an accuracy on the images you chose by looks better than it is.
 
     Args:
         data: whose training images are split.
-        share: of each class, in (0, 1), rounded to whole images.
+        fraction: of each class, in (0, 1), rounded to whole images.
         seed: another seed holds out other images.
 
     Raises:
-        ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
+        ValueError: a fraction outside (0, 1), or one that leaves a class without an image on either side.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be above 0 and below 1, got {fraction}: 0.1 holds out every tenth image")
     labels, random = data.train.labels, np.random.RandomState(seed)
     held = torch.zeros(len(labels), dtype=torch.bool)
     for label, name in enumerate(data.classes):
         places = np.flatnonzero((labels == label).numpy())
-        count = round(share * len(places))
+        count = round(fraction * len(places))
         if not 0 < count < len(places):
             raise ValueError(
-                f"{share} of {counted(len(places), 'training image')} of class {name!r} is {count} to hold out: a "
-                "class needs one on either side, so take another share, or add images"
+                f"{fraction} of {counted(len(places), 'training image')} of class {name!r} is {count} to hold out: a "
+                "class needs one on either side, so take another fraction, or add images"
             )
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))
-    return replace(data, train=splits[0], test=splits[1], test_names=(), tested_on="validation")
+    return replace(data, train=splits[0], test=splits[1], test_files=(), test_split="validation")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
 CropMode = float | Literal["center", "none"]
 Corner = Literal["rounded", "floored"]
-LEAST_CROP = 0.01  # a smaller share of a picture would be made enormous before it is cropped
+LEAST_CROP = 0.01  # a picture of which less is kept would be made enormous before it is cropped
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 MAX_RESIZED = 2**24  # pixels of a picture before its center is cropped: 50 MB
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
@@ -44,7 +44,7 @@ class Preprocessing:
         mean: of each channel, in [0, 1].
         std: of each channel.
         crop: what is kept. "center": the largest central part with the shape of ``image_size``, resized to it. A
-            number up to 1: the center after resizing, of which ``image_size`` is that share (0.875: 224 of 256).
+            number up to 1: the center after resizing, of which ``image_size`` is that fraction (0.875: 224 of 256).
             "none": all of it, resized to ``image_size``, whatever its shape.
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
         squash: with a number for ``crop``: the resizing before the crop ignores the image's shape (timm's "squash",
@@ -77,9 +77,10 @@ class Preprocessing:
                 "a mean in [0, 1] and a standard deviation above 0 for each channel are needed (divide those of 8-bit "
                 f"pixels by 255), got {self.mean} and {self.std}"
             )
-        share = isinstance(self.crop, (int, float)) and not isinstance(self.crop, bool) and LEAST_CROP <= self.crop <= 1
-        if not share and self.crop not in ("center", "none"):
-            raise ValueError(f"crop is 'center', 'none' or a share from {LEAST_CROP} to 1, got {self.crop!r}")
+        crop = self.crop
+        is_fraction = isinstance(crop, (int, float)) and not isinstance(crop, bool) and LEAST_CROP <= crop <= 1
+        if not is_fraction and crop not in ("center", "none"):
+            raise ValueError(f"crop is 'center', 'none' or a fraction from {LEAST_CROP} to 1, got {crop!r}")
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
         if self.corner not in get_args(Corner):
@@ -160,7 +161,7 @@ class Preprocessing:
         return np.array(picture.crop((left, top, left + W, top + H)))
 
 
-def from_scratch(image_size: Size) -> Preprocessing:
+def unnormalised_center(image_size: Size) -> Preprocessing:
     """For a data set whose mean and standard deviation are still to be measured: the center, in RGB, not normalised."""
     return Preprocessing(as_pair(image_size, "image_size"), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
@@ -203,7 +204,7 @@ def check_levels(highest: int) -> None:
 
 
 def crop_to(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:
-    """The largest part with the shape of ``size``, resized to it; of the rest the share ``above`` is cut off on top."""
+    """The largest part with the shape of ``size``, resized to it; ``above`` is how much of the rest lies above it."""
     from PIL import Image
 
     height, width = size

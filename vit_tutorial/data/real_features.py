@@ -18,8 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.attention import dot_product_attention
-
 Name = Literal["cat", "raccoon", "astronaut", "hopper", "coffee", "flower", "pagoda"]
 FOLDER = Path(__file__).parent / "real"
 SIZE, GRID = 518, (37, 37)  # pixels of a side; rows and columns of patches, 14 x 14 pixels each
@@ -43,10 +41,6 @@ class RealFeatures:
     queries: Tensor  # (1370, 64), of the head HEAD, the class token first
     keys: Tensor  # (1370, 64)
     mask: Tensor  # (37, 37), bool: the patches whose middle lies on the main object, drawn by hand
-
-    def head_attention(self) -> Tensor:
-        """The weights (1370, 1370) of the head whose queries and keys are kept; rows sum to 1."""
-        return dot_product_attention(self.queries, self.keys, self.keys)[1]
 
 
 def real_features(name: Name) -> RealFeatures:

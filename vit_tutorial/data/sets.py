@@ -63,7 +63,7 @@ def load(
     name: str,
     root: str | Path = "data",
     image_size: Size | None = None,
-    test_share: float | None = None,
+    test_fraction: float | None = None,
     *,
     preprocess: Preprocessing | None = None,
 ) -> Data:
@@ -74,17 +74,17 @@ def load(
             ``hf://owner/name`` (see :func:`vit_tutorial.data.hub.from_disk`).
         root: the folder that downloads go to.
         image_size: of a folder's images, H = W or (H, W), in pixels; 64 if not given. The others have their own.
-        test_share: of a folder of classes without splits (see :func:`image_folder`).
+        test_fraction: of a folder of classes without splits (see :func:`image_folder`).
         preprocess: of the model to be fine-tuned, whose size, mean and standard deviation the data then have.
 
     Raises:
-        ValueError: neither a name nor a folder; a size or a share for a set that has its own; images of another size
-            or with other channels than those of ``preprocess``.
+        ValueError: neither a name nor a folder; a size or a test_fraction for a set that has its own; images of another
+            size or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
     on_disk = hub.is_streamed(name)
-    if test_share is not None and (on_disk or name in DATASETS):
-        raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
+    if test_fraction is not None and (on_disk or name in DATASETS):
+        raise ValueError(f"{name} has a test split of its own: test_fraction={test_fraction} is for a folder of images")
     if on_disk:
         return hub.from_disk(name, image_size, preprocess)
     if name not in DATASETS:
@@ -94,8 +94,8 @@ def load(
                 f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {hub.HUB}owner/name"
             )
         if preprocess is not None:
-            return image_folder(name, None, test_share, preprocess=preprocess)
-        return image_folder(name, 64 if image_size is None else image_size, test_share)
+            return image_folder(name, None, test_fraction, preprocess=preprocess)
+        return image_folder(name, 64 if image_size is None else image_size, test_fraction)
     data = LOADERS[name](Path(root))
     if image_size is not None and as_pair(image_size, "image_size") != data.image_size:
         raise ValueError(f"{name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
@@ -185,7 +185,7 @@ def augmentation(what: str | Augmentation | ImageChange, data: Data) -> Augmenta
     if isinstance(what, Change):
         return Augmentation(repr(what), changes=(what,))
     # A name without an address, which would differ in the next process.
-    return Augmentation(str(getattr(what, "__qualname__", type(what).__qualname__)), each=what)
+    return Augmentation(str(getattr(what, "__qualname__", type(what).__qualname__)), image_change=what)
 
 
 # One entry per data set. The statistics of CIFAR-10 are the published ones: the 0.2023, 0.1994 and

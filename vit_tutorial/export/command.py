@@ -18,9 +18,9 @@ from vit_tutorial.export import formats
 from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.weights import LoadedModel, load
 
-# Of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4.
+# Of a float32 file's logits, as a fraction of the largest logit; the other GELU: 7e-4.
 MAX_DIFFERENCE = 2e-4
-MIN_AGREEMENT = 0.9  # the share of photographs for which an int8 file gives the model's class
+MIN_AGREEMENT = 0.9  # the part of the photographs for which an int8 file gives the model's class
 
 
 def run(options: ExportOptions) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 Precision = Literal["fp32", "bf16"]
@@ -49,7 +50,7 @@ class Recipe:
     """Epochs in which the learning rate grows linearly; a cosine follows."""
 
     label_smoothing: float = 0.1
-    """Share in [0, 1) of a label's probability that is divided among all classes (arXiv 1512.00567)."""
+    """The part in [0, 1) of a label's probability that is divided among all classes (arXiv 1512.00567)."""
 
     class_weights: bool = False
     """Let each class count the same in the loss, however many images it has."""
@@ -95,8 +96,9 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("accumulate", 1), ("seed", 0), ("head_first", 0)):
             value = getattr(self, name)
-            if type(value) is not int or not least <= value < 2**63:
+            if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
                 raise ValueError(f"{name} must be a whole number from {least} (and below 2^63), got {value!r}")
+            object.__setattr__(self, name, int(value))  # NumPy's whole numbers, too
         for name in ("recompute", "compile", "freeze", "class_weights"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")

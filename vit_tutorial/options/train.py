@@ -12,7 +12,7 @@ from vit_tutorial.options.recipe import FINE_TUNING, FOLDER_RECIPE, HEAD_ALONE, 
 
 Architecture = Literal["vit", "deit3", "beit", "clip", "siglip", "eva02", "dinov2", "dinov3"]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
-Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+Fraction = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Text = Annotated[str | None, tyro.conf.arg(metavar="TEXT")]
 MAX_WORKERS = 256  # each is a process
 
@@ -42,7 +42,7 @@ class ModelOptions:
     mlp_dim: Number = None
     """Hidden width of the MLP."""
 
-    drop_path: Share = None
+    drop_path: Fraction = None
     """Stochastic depth: the probability of the last block."""
 
     stem: Text = None
@@ -70,8 +70,8 @@ class TrainOptions:
 
     data: str = "digits"
     """digits, shapes, cifar10; a folder with train/ and test/ (or val/), and in each a folder per class; with
-    --test-share a folder of classes. What doesn't fit into memory is read from the disk: hf://owner/name, a data set of
-    Hugging Face, or a folder of WebDataset shards, train*.tar, test*.tar and classes.txt."""
+    --test-fraction a folder of classes. What doesn't fit into memory is read from the disk: hf://owner/name, a data set
+    of Hugging Face, or a folder of WebDataset shards, train*.tar, test*.tar and classes.txt."""
 
     root: Path = Path("data")
     """Folder for downloads."""
@@ -79,11 +79,11 @@ class TrainOptions:
     image_size: Number = None
     """Height and width of a folder's images in pixels; with --weights the positions are resized to it."""
 
-    test_share: Share = None
-    """Share of each class to test on, as in 0.2, for a folder of classes without splits."""
+    test_fraction: Fraction = None
+    """Part of each class to test on, as in 0.2, for a folder of classes without splits."""
 
-    validation: Share = None
-    """Share of each class's training images, as in 0.1, to hold out and validate on after every epoch; the test split
+    validation: Fraction = None
+    """Part of each class's training images, as in 0.1, to hold out and validate on after every epoch; the test split
     is then used once, at the end."""
 
     workers: int = 0
@@ -108,12 +108,12 @@ class TrainOptions:
             raise ValueError("--data is empty: name a data set or a folder")
         if not 0 <= self.workers <= MAX_WORKERS:
             raise ValueError(f"--workers must be from 0 to {MAX_WORKERS}, got {self.workers}")
-        for name in ("test_share", "validation"):
-            share = getattr(self, name)
-            if share is not None and not 0 < share < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be above 0 and below 1, got {share}")
-        if self.test_share is not None and self.data in RECIPES:
-            raise ValueError(f"--test-share is for a folder of images: {self.data} has a test split of its own")
+        for name in ("test_fraction", "validation"):
+            fraction = getattr(self, name)
+            if fraction is not None and not 0 < fraction < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be above 0 and below 1, got {fraction}")
+        if self.test_fraction is not None and self.data in RECIPES:
+            raise ValueError(f"--test-fraction is for a folder of images: {self.data} has a test split of its own")
         if self.weights == "":
             raise ValueError("--weights is empty: name a model")
         for option in fields(ModelOptions):
@@ -144,7 +144,7 @@ def default_recipe(data: str, weights: str | None, freeze: bool, epochs: int | N
     return replace(recipe, warmup_epochs=min(recipe.warmup_epochs, half))
 
 
-def check(options: TrainOptions, recipe: Recipe) -> None:
+def check_options(options: TrainOptions, recipe: Recipe) -> None:
     """Raise a ValueError for options that don't go together."""
     if recipe.freeze and options.weights is None:
         raise ValueError("--freeze needs --weights: a model from scratch has nothing worth keeping")

@@ -26,7 +26,7 @@ from vit_tutorial.options.processes import processes
 from vit_tutorial.predict.features import write_features
 from vit_tutorial.predict.output import attention_png, first_line, titles_of, writer
 from vit_tutorial.predict.photos import find, read
-from vit_tutorial.predict.probabilities import Judge, PhotoPrediction, best_device, predictions
+from vit_tutorial.predict.probabilities import Classifier, PhotoPrediction, best_device, predictions
 from vit_tutorial.weights import LoadedModel, load, load_pair
 
 MAX_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
@@ -47,9 +47,9 @@ def run(options: PredictOptions) -> None:
         if options.features:
             write_features(options.features, load(options.model, num_classes=0), files, options.batch_size)
         elif processes().number > 1:
-            _one_of_several(options, files, *processes())
+            _predict_in_several_processes(options, files, *processes())
         else:
-            _alone(options, files, skipped)
+            _predict_in_one_process(options, files, skipped)
     except BrokenPipeError:  # the reader closed the pipe, as "| head" does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -78,10 +78,10 @@ class Summary(NamedTuple):
     skipped: list[str]  # a line for each that can't be read
 
 
-def _alone(options: PredictOptions, files: Sequence[str], missing: Sequence[str]) -> None:
+def _predict_in_one_process(options: PredictOptions, files: Sequence[str], missing: Sequence[str]) -> None:
     """Answer all photographs; ``missing`` are the names that stand for no file."""
-    trained, judge = _load_model(options)
-    summary = _predict(options, files, trained, judge, options.out)
+    trained, classify = _load_model(options)
+    summary = _predict(options, files, trained, classify, options.out)
     if options.out:
         print(f"{counted(summary.number, 'photograph')}: {options.out}")
     if options.attention:
@@ -93,17 +93,17 @@ def _alone(options: PredictOptions, files: Sequence[str], missing: Sequence[str]
         print(f"note: {len(skipped):,} skipped, the others were read: {first_of(skipped)}", file=sys.stderr)
 
 
-def _one_of_several(options: PredictOptions, files: Sequence[str], rank: int, number: int) -> None:
+def _predict_in_several_processes(options: PredictOptions, files: Sequence[str], rank: int, number: int) -> None:
     """Answer this process's part of the photographs; the first process joins the tables of all."""
     from accelerate import Accelerator  # type: ignore[import-untyped]
 
     if options.out is None or options.attention:
         raise ValueError("several processes write one table: give --out FILE, and leave --attention out")
     out, accelerator = options.out, Accelerator()
-    tables = [out.with_name(f"{out.stem}.part-{part}{out.suffix}") for part in range(number)]
-    share = files[rank * len(files) // number : (rank + 1) * len(files) // number]
-    trained, judge = _load_model(options)
-    _predict(options, share, trained, judge, tables[rank], may_be_empty=True)
+    tables = [out.with_name(f"{out.stem}.part-{process}{out.suffix}") for process in range(number)]
+    part = files[rank * len(files) // number : (rank + 1) * len(files) // number]
+    trained, classify = _load_model(options)
+    _predict(options, part, trained, classify, tables[rank], may_be_empty=True)
     accelerator.wait_for_everyone()
     if rank == 0:
         _join(tables, out)
@@ -127,7 +127,7 @@ def _predict(
     options: PredictOptions,
     files: Sequence[str],
     trained: LoadedModel,
-    judge: Judge | None,
+    classify: Classifier | None,
     out: Path | None,
     *,
     may_be_empty: bool = False,
@@ -144,7 +144,7 @@ def _predict(
         writer(out) as show,
         tqdm(total=len(files), unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30) as bar,
     ):
-        for prediction in predictions(images, trained, top=options.top, batch_size=batch_size, judge=judge):
+        for prediction in predictions(images, trained, top=options.top, batch_size=batch_size, classify=classify):
             bar.update()
             if isinstance(prediction, ValueError):
                 tqdm.write(f"skipped: {prediction}", file=sys.stderr)
@@ -159,12 +159,12 @@ def _predict(
     return summary._replace(number=number)
 
 
-def _load_model(options: PredictOptions) -> tuple[LoadedModel, Judge | None]:
+def _load_model(options: PredictOptions) -> tuple[LoadedModel, Classifier | None]:
     """The model, and how it judges the texts of --labels."""
-    judge: Judge | None = None
+    classify: Classifier | None = None
     if options.labels:
         pair = load_pair(options.model)
-        judge = partial(pair.probabilities, texts=pair.embed(list(options.labels)))
+        classify = partial(pair.probabilities, texts=pair.embed(list(options.labels)))
         trained = LoadedModel(pair.image, tuple(options.labels), pair.preprocess)
     else:
         trained = load(options.model)
@@ -176,4 +176,4 @@ def _load_model(options: PredictOptions) -> tuple[LoadedModel, Judge | None]:
     if not options.labels and len(trained.classes) == 1:
         raise ValueError(f"{options.model} has one answer, a number, and no classes to choose from")
     trained.model.to(best_device())
-    return trained, judge
+    return trained, classify

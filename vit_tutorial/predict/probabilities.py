@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vit_tutorial.weights import LoadedModel
 
-Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
+Classifier: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
 Row = TypeVar("Row")
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
 
@@ -41,7 +41,7 @@ def predictions(
     *,
     top: int,
     batch_size: int,
-    judge: Judge | None = None,
+    classify: Classifier | None = None,
 ) -> Iterator[PhotoPrediction | ValueError]:
     """The model's prediction for each of the images, or what was wrong with it, in their order.
 
@@ -50,9 +50,9 @@ def predictions(
         trained: the model, on the device that it is to run on, and the names of its classes.
         top: how many classes; all of them if there are fewer.
         batch_size: how many images the model gets at a time.
-        judge: how an image gets its probabilities; None: by the model's head and a softmax.
+        classify: how an image gets its probabilities; None: by the model's head and a softmax.
     """
-    for result in map_batches(images, batch_size, lambda batch: rank(trained, batch, top, judge)):
+    for result in map_batches(images, batch_size, lambda batch: rank(trained, batch, top, classify)):
         yield result if isinstance(result, ValueError) else PhotoPrediction(*result)
 
 
@@ -69,11 +69,10 @@ def map_batches(
 
 
 @torch.inference_mode()
-def rank(trained: LoadedModel, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
+def rank(trained: LoadedModel, images: Tensor, top: int, classify: Classifier | None = None) -> list[Ranked]:
     """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
-    device = next(trained.model.parameters()).device
-    images = images.to(device)
-    probabilities = trained.model(images).softmax(dim=-1) if judge is None else judge(images)  # (B, K)
+    images = images.to(next(trained.model.parameters()))  # to its device, and half precision for such a model
+    probabilities = trained.model(images).softmax(dim=-1) if classify is None else classify(images)  # (B, K)
     best, order = (x[:, :top].tolist() for x in probabilities.cpu().sort(descending=True, stable=True))  # (B, top)
     return [
         [(trained.classes[index], value) for index, value in zip(indices, values, strict=True)]

@@ -42,7 +42,7 @@ def seeded(*words: int) -> Iterator[None]:
 
 
 class Order(Sampler[Key]):
-    """The batches of an epoch, in an order of its own: this process's share of each global batch, all shares equal."""
+    """The batches of an epoch, in an order of its own: this process's part of each global batch, all parts equal."""
 
     def __init__(self, images: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
         if batch_size > images:
@@ -71,30 +71,30 @@ class Reader(Dataset[Batch]):
 
     def __init__(self, images: LabelledImages, augmentation: Augmentation | None = None, seed: int = 0) -> None:
         self.images, self.augmentation, self.seed = images, augmentation or Augmentation("none"), seed
-        self._drawn: tuple[int, list[Tensor]] = (-1, [])
+        self._numbers: tuple[int, list[Tensor]] = (-1, [])  # of the last epoch
 
     def __getitem__(self, key: Key) -> Batch:
         epoch, rows = key
         images, labels = self.images.batch(torch.tensor(rows))  # (B, C, H, W), (B,)
-        for change, drawn in zip(self.augmentation.changes, self.drawn(epoch), strict=True):
-            images = change.change(images, drawn[rows])
-        if each := self.augmentation.each:
+        for change, numbers in zip(self.augmentation.changes, self.random_numbers(epoch), strict=True):
+            images = change.change(images, numbers[rows])
+        if change_one := self.augmentation.image_change:
             changed = []
             for row, image in zip(rows, images, strict=True):
                 with seeded(self.seed, epoch, row):
-                    changed.append(each(image))
+                    changed.append(change_one(image))
             images = torch.stack(changed)
         return images, labels
 
-    def drawn(self, epoch: int) -> list[Tensor]:
+    def random_numbers(self, epoch: int) -> list[Tensor]:
         """What each change does to each image of the split in an epoch: (N, ...) per change."""
-        if self._drawn[0] != epoch:
+        if self._numbers[0] != epoch:
             tables = []
             for place, change in enumerate(self.augmentation.changes):
                 generator = torch.Generator().manual_seed(seed_of(self.seed, epoch, place, 1))
                 tables.append(change.draw(len(self.images), generator))
-            self._drawn = (epoch, tables)
-        return self._drawn[1]
+            self._numbers = (epoch, tables)
+        return self._numbers[1]
 
 
 def loader(
@@ -130,7 +130,7 @@ class Batches:
         workers: int = 0,
     ) -> None:
         rank, processes = accelerator.process_index, accelerator.num_processes
-        self.device, self.mix = accelerator.device, augmentation.batch
+        self.device, self.mix = accelerator.device, augmentation.mix
         self.order = Order(len(images), recipe.batch_size, recipe.seed, rank, processes)
         pin_memory = self.device.type == "cuda"
         self.loader = loader(images, self.order, augmentation, seed=recipe.seed, workers=workers, pin_memory=pin_memory)
@@ -138,8 +138,8 @@ class Batches:
     def __len__(self) -> int:
         return len(self.order)
 
-    def of(self, epoch: int) -> Iterator[Batch]:
-        """The share of this process: images (B, C, H, W) in [0, 1], labels (B,) or, mixed, (B, K)."""
+    def of_epoch(self, epoch: int) -> Iterator[Batch]:
+        """The part of this process: images (B, C, H, W) in [0, 1], labels (B,) or, mixed, (B, K)."""
         self.order.epoch = epoch
         for images, labels in self.loader:
             if self.mix:

@@ -39,9 +39,9 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
         warnings.showwarning = lambda message, *_, **__: _note(str(message))
         check_free(options.out, options.resume)
         _check_folders(options)
-        model, data = _start(options, recipe.seed)
+        model, data = _model_and_data(options, recipe.seed)
         seen = data if options.validation is None else data_sets.hold_out(data, options.validation)
-        recipe = _fitting(recipe, options, len(seen.train))
+        recipe = _with_fitting_batch(recipe, options, len(seen.train))
         _note(_plan(seen, recipe))
         history = fit(
             model,
@@ -55,7 +55,7 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
         final = final_row(history, recipe.keep)
         _note(
             f"the weights are those after epoch {final['epoch']:.0f} of {recipe.epochs}, the {recipe.keep} one, with a "
-            f"{seen.tested_on} accuracy of {final['test_accuracy']:.2%}"
+            f"{seen.test_split} accuracy of {final['test_accuracy']:.2%}"
         )
         _report(model, data, options.out, sum(row["seconds"] for row in history))
 
@@ -76,16 +76,16 @@ def _check_folders(options: TrainOptions) -> None:
         raise ValueError(f"--out {options.out} is in {options.data}, the folder of the images: name one outside it")
 
 
-def _start(options: TrainOptions, seed: int) -> tuple[ViT, Data]:
+def _model_and_data(options: TrainOptions, seed: int) -> tuple[ViT, Data]:
     """The model as it is before training, and its data."""
     if options.weights is None:
-        data = data_sets.load(options.data, options.root, options.image_size, options.test_share)
+        data = data_sets.load(options.data, options.root, options.image_size, options.test_fraction)
         return new_model(options.model, data_sets.spec_of(options.data).model, data, seed), data
     image_size: Size | None = options.image_size
     if options.data in data_sets.DATASETS:
         image_size = data_sets.DATASETS[options.data].model.image_size
     model, classes, preprocess = load(options.weights, image_size=image_size)
-    data = data_sets.load(options.data, options.root, options.image_size, options.test_share, preprocess=preprocess)
+    data = data_sets.load(options.data, options.root, options.image_size, options.test_fraction, preprocess=preprocess)
     return model if classes == data.classes else with_head(model, len(data.classes)), data
 
 
@@ -106,7 +106,7 @@ def new_model(options: ModelOptions, default: ViTConfig, data: Data, seed: int) 
     return ModernViT(ModernConfig(**vars(config) | ARCHITECTURES[options.arch]))
 
 
-def _fitting(recipe: Recipe, options: TrainOptions, images: int) -> Recipe:
+def _with_fitting_batch(recipe: Recipe, options: TrainOptions, images: int) -> Recipe:
     """The recipe, its default batch at most a quarter of the images, divisible by the processes; a note says so."""
     most = max(images // 4 // processes().number, 1) * processes().number
     default = default_recipe(options.data, options.weights, recipe.freeze).batch_size
@@ -121,7 +121,7 @@ def _plan(data: Data, recipe: Recipe) -> str:
     steps = len(data.train) // recipe.batch_size
     height, width = data.image_size
     return (
-        f"{counted(len(data.train), 'training image')} and {counted(len(data.test), f'{data.tested_on} image')} of "
+        f"{counted(len(data.train), 'training image')} and {counted(len(data.test), f'{data.test_split} image')} of "
         f"{height} x {width} pixels, {len(data.classes)} classes; {counted(recipe.epochs, 'epoch')} of "
         f"{counted(steps, 'step')}, {recipe.epochs * steps:,} in all, of {counted(recipe.batch_size, 'image')}"
     )

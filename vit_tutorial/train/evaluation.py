@@ -27,15 +27,16 @@ def predict(
     images, training = getattr(data, split), model.training
     rows = torch.arange(len(images))[part]
     keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
     model.eval()
-    logits, labels = zip(*((model(normalise(x.to(device), data)), y) for x, y in loader(images, keys)), strict=True)
+    batches = ((normalise(x.to(weight.device), data).to(weight.dtype), y) for x, y in loader(images, keys))
+    logits, labels = zip(*((model(x), y) for x, y in batches), strict=True)
     model.train(training)
     return torch.cat(logits).cpu(), torch.cat(labels)
 
 
 def evaluate(model: nn.Module, data: Data, *, accelerator: Accelerator | None = None) -> dict[str, float]:
-    """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a share."""
+    """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a part."""
     rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     logits, labels = predict(model, data, part=slice(rank, None, processes))
     totals = Totals(accelerator)
@@ -52,7 +53,7 @@ class Totals:
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Add a batch: the sum of its losses, its logits (B, K), its labels (B,) or, mixed, (B, K)."""
-        classes = labels.argmax(dim=1) if labels.ndim == 2 else labels  # the larger share counts
+        classes = labels.argmax(dim=1) if labels.ndim == 2 else labels  # the larger part counts
         correct = (logits.argmax(dim=1) == classes).sum()
         self.sums += torch.stack([loss, correct, correct.new_tensor(len(labels))]).to(self.sums.device)
 

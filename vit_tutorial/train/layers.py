@@ -23,8 +23,9 @@ Group = dict[str, Any]  # of an optimizer: its parameters and its settings
 
 def check_classes(model: nn.Module, data: Data) -> None:
     """Raise a ValueError if the head has another number of classes than the data."""
-    ours, theirs = getattr(getattr(model, "config", None), "num_classes", 0), len(data.classes)
-    if ours and ours != theirs:
+    head, theirs = getattr(model, "head", None), len(data.classes)
+    ours = 0 if isinstance(head, nn.Identity) else getattr(head, "out_features", theirs)
+    if ours != theirs:
         raise ValueError(
             f"the model has {ours} classes, and {data.name} has {theirs}: load it with num_classes={theirs}"
         )
@@ -62,11 +63,11 @@ class LayerRate:
     """How fast a group of the optimizer learns.
 
     Args:
-        share: of the learning rate.
+        factor: of the learning rate.
         first_epoch: before it, the group doesn't change.
     """
 
-    share: float = 1.0
+    factor: float = 1.0
     first_epoch: int = 0
 
 
@@ -117,10 +118,10 @@ def layer_of(name: str, depth: int) -> int:
     return 0 if name.startswith("embed.") else depth + 1
 
 
-def set_shares(optimizer: torch.optim.Optimizer, rates: list[LayerRate], epoch: int) -> None:
-    """Set each group's "share" of the learning rate in an epoch, which :func:`vit_tutorial.train.set_rate` reads."""
+def set_layer_factors(optimizer: torch.optim.Optimizer, rates: list[LayerRate], epoch: int) -> None:
+    """Set each group's "factor" of the learning rate in an epoch, which :func:`vit_tutorial.train.set_rate` reads."""
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["share"] = rate.share if epoch >= rate.first_epoch else 0.0
+        group["factor"] = rate.factor if epoch >= rate.first_epoch else 0.0
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from vit_tutorial.train.layers import (
     check_preprocess,
     frozen_body,
     layer_groups,
-    set_shares,
+    set_layer_factors,
 )
 from vit_tutorial.train.progress import progress_bar
 from vit_tutorial.train.results import named_by_split, save_run
@@ -73,7 +73,7 @@ def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[st
     """One pass over the training images: the last learning rate, the mean loss, the accuracy; ``show`` each step."""
     recipe, totals = run.recipe, Totals(run.accelerator)
     training_mode(run.model, recipe.freeze)
-    for step, (images, labels) in enumerate(run.batches.of(epoch), start=epoch * len(run.batches)):
+    for step, (images, labels) in enumerate(run.batches.of_epoch(epoch), start=epoch * len(run.batches)):
         rate = set_rate(run.optimizer, recipe.learning_rate * schedule(step, steps=run.steps, warmup=run.warmup))
         run.optimizer.zero_grad()
         for x, y in zip(images.chunk(recipe.accumulate), labels.chunk(recipe.accumulate), strict=True):
@@ -133,13 +133,8 @@ def fit(
         OSError: ``out`` can't be written.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
-    recipe = _changed(recipe, changes)
-    _check_arguments(model, data, workers)
-    check_classes(model, data)
-    check_preprocess(model, data)
-    _check_engine()
-    if recipe.keep == "best" and data.tested_on == "test":
-        raise ValueError('keep="best" must not choose by the test images: fit(model, vt.data.hold_out(data, 0.1), ...)')
+    recipe = _changed_recipe(recipe, changes)
+    _check_arguments(model, data, recipe, workers)
     if out is not None:
         check_savable(model)
     accelerator = Accelerator(mixed_precision="no", log_with=log_with, project_dir=out)  # autocast: see train_epoch
@@ -147,7 +142,7 @@ def fit(
     batches = Batches(data.train, recipe, random_changes, accelerator, workers)
     checkpoint = Checkpoint(out, accelerator)
     state = checkpoint.read(resume)
-    run = _prepared(model, data, recipe, batches, accelerator)
+    run = _prepare_run(model, data, recipe, batches, accelerator)
     best = BestWeights()
     parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
     chosen = settings(recipe, random_changes, data, model)
@@ -166,7 +161,7 @@ def fit(
     return history
 
 
-def _prepared(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, accelerator: Accelerator) -> Run:
+def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, accelerator: Accelerator) -> Run:
     """The model on its device, with its average and its optimizer."""
     model.to(accelerator.device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
@@ -202,7 +197,7 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
         run.forward = torch.compile(forward) if recipe.compile else forward
         for epoch in range(len(history), recipe.epochs):
             start = time.perf_counter()
-            set_shares(run.optimizer, run.rates, epoch)
+            set_layer_factors(run.optimizer, run.rates, epoch)
             set_seed(seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
             row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
             row |= evaluate(run.average, run.data, accelerator=run.accelerator)
@@ -239,7 +234,7 @@ def training_mode(model: nn.Module, freeze: bool) -> None:
             part.train()
 
 
-def _check_arguments(model: nn.Module, data: Data, workers: int) -> None:
+def _check_arguments(model: nn.Module, data: Data, recipe: Recipe, workers: int) -> None:
     if not isinstance(model, nn.Module) or not isinstance(data, Data):
         raise TypeError(
             f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
@@ -247,6 +242,11 @@ def _check_arguments(model: nn.Module, data: Data, workers: int) -> None:
         )
     if not isinstance(workers, int) or not 0 <= workers <= MAX_WORKERS:
         raise ValueError(f"workers must be a whole number from 0 to {MAX_WORKERS}, got {workers!r}")
+    if recipe.keep == "best" and data.test_split == "test":
+        raise ValueError('keep="best" must not choose by the test images: fit(model, vt.data.hold_out(data, 0.1), ...)')
+    check_classes(model, data)
+    check_preprocess(model, data)
+    _check_engine()
 
 
 def _check_engine() -> None:
@@ -259,7 +259,7 @@ def _check_engine() -> None:
         )
 
 
-def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
+def _changed_recipe(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
     names = [field.name for field in fields(Recipe)]
     if unknown := [name for name in changes if name not in names]:
         raise TypeError(f"fit has no setting {unknown[0]!r}: a recipe has {', '.join(names)}")
@@ -292,7 +292,7 @@ def class_weights(labels: Tensor, K: int) -> Tensor:
 
 
 def schedule(step: int, *, steps: int, warmup: int) -> float:
-    """The share of the peak learning rate at ``step`` of ``steps``: up linearly to 1, then down a half cosine to 0.
+    """The fraction of the peak learning rate at ``step`` of ``steps``: up linearly to 1, then down a half cosine to 0.
 
     ``(step + 1) / warmup``, then ``(1 + cos(pi (step - warmup) / (steps - warmup))) / 2`` (arXiv 1608.03983), as in the
     ViT paper's training on ImageNet (table 3) and in big_vision.
@@ -303,9 +303,9 @@ def schedule(step: int, *, steps: int, warmup: int) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Set the learning rate of every group of ``optimizer``, or its "share" of it; returns the rate."""
+    """Set the learning rate of every group of ``optimizer``, or its "factor" of it; returns the rate."""
     for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("share", 1.0)
+        group["lr"] = rate * group.get("factor", 1.0)
     return rate
 
 

@@ -60,17 +60,17 @@ def measure(model: nn.Module, data: Data, batch_size: int = 256) -> Report:
 
 
 def accuracy(report: Report) -> str:
-    """The share of right answers, and its 95 % interval: where the share among many more such images may lie."""
+    """The accuracy and its 95 % interval: where the accuracy on many more such images may lie."""
     right, images = int(report.counts.diagonal().sum()), int(report.counts.sum())
     low, high = interval(right, images)
     return f"{right / images:.2%} ({right} of {counted(images, 'image')}, 95 % interval {low:.1%} to {high:.1%})"
 
 
 def interval(right: int, images: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share (1927), which holds for few images, and for shares near 0 and 1, too."""
-    share, z = right / images, 1.96
-    middle = share + z**2 / (2 * images)
-    half = z * math.sqrt(share * (1 - share) / images + z**2 / (4 * images**2))
+    """Wilson's 95 % interval of an accuracy (1927), which holds for few images, and near 0 and 1, too."""
+    rate, z = right / images, 1.96
+    middle = rate + z**2 / (2 * images)
+    half = z * math.sqrt(rate * (1 - rate) / images + z**2 / (4 * images**2))
     low, high = ((middle + end) / (1 + z**2 / images) for end in (-half, half))
     return max(low, 0.0), min(high, 1.0)
 
@@ -78,15 +78,15 @@ def interval(right: int, images: int) -> tuple[float, float]:
 def lines(report: Report, classes: Sequence[str]) -> str:
     """A line per class that has images: how many of them are right; of more than 20 classes, the worst."""
     total, right = report.counts.sum(dim=1), report.counts.diagonal()  # (K,), (K,)
-    shares = right / total.clamp(min=1)
+    accuracies = right / total.clamp(min=1)
     places = total.nonzero().flatten().tolist()
     head = "right, by class:"
     if len(places) > MAX_LINES:
         head = f"right, by class, the {MAX_LINES} worst of {len(places)}:"
-        places = sorted(places, key=lambda place: float(shares[place]))[:MAX_LINES]
+        places = sorted(places, key=lambda place: float(accuracies[place]))[:MAX_LINES]
     names = [brief(name) for name in classes]
     width = max(len(names[k]) for k in places)
-    rows = [f"  {names[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
+    rows = [f"  {names[k]:{width}}  {accuracies[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
     return "\n".join([head, *rows])
 
 
@@ -125,7 +125,7 @@ def page(report: Report, data: Data) -> str:
     items = []
     for place, answer, sure in report.mistakes:
         image, label = data.test[place]  # (C, H, W)
-        file = data.test_names[place] if data.test_names else f"test image {place}"
+        file = data.test_files[place] if data.test_files else f"test image {place}"
         file, right, said = (html.escape(text) for text in (file, data.classes[label], data.classes[answer]))
         source = uri(image.permute(1, 2, 0).expand(-1, -1, 3).numpy())
         picture = f'<img src="{source}" alt="{right}, taken for {said}">'

@@ -28,7 +28,7 @@ def final_row(history: History, keep: Keep) -> Row:
 
 def named_by_split(row: Row, data: Data) -> Row:
     """A row whose names say what is tested on after every epoch: test or validation images."""
-    return {name.replace("test_", f"{data.tested_on}_"): value for name, value in row.items()}
+    return {name.replace("test_", f"{data.test_split}_"): value for name, value in row.items()}
 
 
 def save_run(
@@ -36,7 +36,7 @@ def save_run(
 ) -> None:
     """Write the model as ``vt.save`` does, run.json (its settings), history.csv and curves.png."""
     assert isinstance(model, ViT)  # as check_savable says
-    out, split = Path(folder), data.tested_on
+    out, split = Path(folder), data.test_split
     preprocess = data.preprocess or Preprocessing(data.image_size, data.mean, data.std)
     rows = [named_by_split(row, data) for row in history]
     final = final_row(history, settings["keep"])
@@ -44,7 +44,7 @@ def save_run(
     save(model, out, classes=data.classes, preprocess=preprocess, about=about)
     run = {name: "inf" if value == math.inf else value for name, value in settings.items()}  # JSON has no infinity
     run |= {f"{split}_accuracy": final["test_accuracy"], "kept_epoch": final["epoch"]}
-    run |= {"test_files": list(data.test_files)}
+    run |= {"test_files": list(data.random_test_files)}
     write(out / "run.json", (json.dumps(run, indent=2) + "\n").encode())
     write(out / "history.csv", _table(rows))
     write(out / "curves.png", _curves(rows, split))
