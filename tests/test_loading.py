@@ -414,7 +414,7 @@ def test_what_is_no_file(tmp_path, refuses):
     with refuses(FileNotFoundError, "there is no file", "gone.pth"):
         vt.load(tmp_path / "gone.pth", like="timm/vit_tiny_patch16_224")
     (tmp_path / "folder.pth").mkdir()
-    with refuses(ValueError, "is a folder, a pipe or a device"):
+    with refuses(FileNotFoundError, "there is no file", "folder.pth"):
         weights.read(tmp_path / "folder.pth")
     torch.save([1, 2], tmp_path / "list.pth")
     with refuses(ValueError, "a list, no dictionary"):

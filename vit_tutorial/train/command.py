@@ -25,7 +25,7 @@ from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import load
-from vit_tutorial.weights.assembly import with_head
+from vit_tutorial.weights.our_models import with_head
 
 
 def run(options: TrainOptions, recipe: Recipe) -> None:

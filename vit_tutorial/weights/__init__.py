@@ -9,7 +9,7 @@ Supporting modules: ``assembly`` puts tensors into our models, ``files`` downloa
 CLIP and SigLIP.
 """
 
-from vit_tutorial.weights.checkpoint import KnowsPreprocessing, LoadedModel, bundled_models, check_savable, save
+from vit_tutorial.weights.checkpoint import bundled_models, check_savable, save
 from vit_tutorial.weights.export import (
     copy_into,
     huggingface_model,
@@ -21,6 +21,7 @@ from vit_tutorial.weights.export import (
 )
 from vit_tutorial.weights.files import read
 from vit_tutorial.weights.loading import load
+from vit_tutorial.weights.our_models import KnowsPreprocessing, LoadedModel
 from vit_tutorial.weights.pairs import Pair, load_pair
 
 __all__ = [

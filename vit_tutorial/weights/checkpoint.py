@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import safetensors.torch
 from torch import Tensor, nn
@@ -17,11 +17,18 @@ from vit_tutorial.data.files import write
 from vit_tutorial.variants.hybrid import HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights.assembly import COUNTER, model_from, without_numbers
 from vit_tutorial.weights.files import read_json, read_safetensors
+from vit_tutorial.weights.our_models import (
+    COUNTER,
+    KnowsPreprocessing,
+    LoadedModel,
+    check_fits,
+    model_from,
+    without_numbers,
+)
 
 BUNDLED = Path(__file__).parent / "checkpoints"
-KINDS: dict[str, tuple[type[ViTConfig], type[ViT]]] = {
+KINDS: dict[str, tuple[type[ViTConfig], type[ViT]]] = {  # what a config.json calls them
     "vit": (ViTConfig, ViT),
     "hybrid": (HybridConfig, HybridViT),
     "modern": (ModernConfig, ModernViT),
@@ -43,103 +50,12 @@ logits = model(preprocess(picture))  # a PIL image
 """
 
 
-class LoadedModel(NamedTuple):
-    """What :func:`vit_tutorial.load` returns."""
-
-    model: ViT  # in evaluation mode, on the CPU; a :class:`KnowsPreprocessing`
-    classes: tuple[str, ...]  # the names of the head's rows; () where it names none
-    preprocess: Preprocessing  # pictures -> what the model takes
-
-
-@runtime_checkable
-class KnowsPreprocessing(Protocol):
-    """A model that :func:`vit_tutorial.load` returned: training it on other pixels is an error, unless this is None."""
-
-    preprocess: Preprocessing | None
-
-
 def bundled_models() -> list[str]:
     """The names of the models that come with the package."""
     return sorted(folder.name for folder in BUNDLED.iterdir())
 
 
-def numbered_classes(count: int) -> tuple[str, ...]:
-    """Names for the rows of a head that names none."""
-    return tuple(f"class {k}" for k in range(count))
-
-
-# -------------------------------------------------------------------------------------------------- what can be saved
-
-
-def check_savable(model: object) -> None:
-    """Raise a TypeError for a model that a config can't describe, so that it couldn't be loaded again.
-
-    Call it before a training begins, not after.
-    """
-    kinds = ", ".join(model_class.__name__ for _, model_class in KINDS.values())
-    if not isinstance(model, ViT):
-        raise TypeError(f"a ViT is needed, got {type(model).__name__}")
-    _check_methods(model)
-    if not kind_of(model):
-        raise TypeError(
-            f"a {type(model).__name__} with parts of its own can't be loaded from its config: only {kinds} with the "
-            "parts that their config says can be saved; keep yours by torch.save(model.state_dict(), file)"
-        )
-
-
-def _check_methods(model: ViT) -> None:
-    """Raise a TypeError for a method, such as a block's forward, that was replaced in the model or one of its parts."""
-    for name, part in model.named_modules():
-        for attribute in vars(part):
-            if callable(getattr(type(part), attribute, None)):
-                undo = f"del model.get_submodule({name!r}).{attribute}"
-                raise TypeError(
-                    f"this {type(model).__name__} can't be saved: {attribute} of {name or 'the model'} was replaced, "
-                    f"and a file of weights holds no code. Undo that ({undo}), or keep the tensors alone by "
-                    "torch.save(model.state_dict(), file)"
-                )
-
-
-def kind_of(model: ViT) -> str:
-    """What :func:`save` calls this kind of model; "" for one that its config doesn't describe."""
-    for kind, (config, model_class) in KINDS.items():
-        if type(model) is model_class and type(model.config) is config:
-            with without_numbers():
-                described = model_class(model.config)
-            return kind if _parts(model) == _parts(described) else ""
-    return ""
-
-
-def _parts(model: nn.Module) -> dict[str, str]:
-    """The type and the settings of each part, and the shape of each tensor; one that two parts share counts once."""
-    parts = {name: f"{type(part)} {_settings(part)}" for name, part in model.named_modules()}
-    tensors = [*model.named_parameters(), *model.named_buffers()]
-    return parts | {name: f"{tuple(tensor.shape)}" for name, tensor in tensors}
-
-
-def _settings(part: nn.Module) -> dict[str, object]:
-    """A part's numbers and names on which its answer depends: an epsilon, the number of heads; no rate of dropout."""
-    return {
-        name: value
-        for name, value in vars(part).items()
-        if isinstance(value, (int, float, str)) and name not in ("training", "p") and not name.startswith("_")
-    }
-
-
-def check_fits(preprocess: Preprocessing, config: ViTConfig) -> None:
-    """Raise a ValueError if pictures prepared so aren't what the model takes: size, channels."""
-    if not isinstance(preprocess, Preprocessing):
-        raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
-    if preprocess.image_size != config.image_size:
-        raise ValueError(
-            f"preprocess makes {preprocess.image_size} pixels, and the model takes {config.image_size}: "
-            "vt.load(…, image_size=) sets both"
-        )
-    if not len(preprocess.mean) == len(preprocess.std) == config.in_channels:
-        raise ValueError(f"mean and std must have a number for each of {config.in_channels} channels: {preprocess}")
-
-
-# ------------------------------------------------------------------------------------------------------- there and back
+# ---------------------------------------------------------------------------------------------------------------- save
 
 
 def save(
@@ -205,6 +121,60 @@ def _checked_names(classes: Sequence[str] | None, model: ViT) -> list[str]:
     return names
 
 
+def check_savable(model: object) -> None:
+    """Raise a TypeError for a model that its config doesn't describe, so that it couldn't be loaded again.
+
+    Call it before a training begins, not after.
+    """
+    if not isinstance(model, ViT):
+        raise TypeError(f"a ViT is needed, got {type(model).__name__}")
+    place = _other_than_its_config(model)
+    if place is not None:
+        kinds = ", ".join(model_class.__name__ for _, model_class in KINDS.values())
+        raise TypeError(
+            f"this {type(model).__name__} can't be loaded from its config: {place} isn't as the config says; only "
+            f"{kinds} without parts or methods of their own can be saved. Keep yours by torch.save(model.state_dict(), "
+            "file)"
+        )
+
+
+def kind_of(model: ViT) -> str | None:
+    """What a config.json calls this kind of model."""
+    classes = type(model.config), type(model)
+    return next((kind for kind, described in KINDS.items() if described == classes), None)
+
+
+def _other_than_its_config(model: ViT) -> str | None:
+    """The first part or tensor that isn't as its config says; None, if all are."""
+    if kind_of(model) is None:
+        return "its class"
+    with without_numbers():
+        described = _parts(type(model)(model.config))
+    parts = _parts(model)
+    names = [*parts, *described]
+    return next((name or "the model" for name in names if parts.get(name) != described.get(name)), None)
+
+
+def _parts(model: nn.Module) -> dict[str, str]:
+    """The type and the settings of each part, and the shape of each tensor; one that two parts share counts once."""
+    parts = {name: f"{type(part)} {_settings(part)}" for name, part in model.named_modules()}
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return parts | {name: f"{tuple(tensor.shape)}" for name, tensor in tensors}
+
+
+def _settings(part: nn.Module) -> dict[str, object]:
+    """What a part's answer depends on: an epsilon, the number of heads, a replaced method; no rate of dropout."""
+    return {
+        name: value
+        for name, value in vars(part).items()
+        if (isinstance(value, (int, float, str)) and name not in ("training", "p") and not name.startswith("_"))
+        or callable(getattr(type(part), name, None))
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------- load
+
+
 def is_ours(settings: Mapping[str, Any]) -> bool:
     """Whether :func:`save` wrote this config.json."""
     return "model" in settings and "classes" in settings
@@ -220,25 +190,30 @@ def read_folder(folder: Path) -> LoadedModel:
     settings = read_json(folder / "config.json")
     state = read_safetensors(folder / "model.safetensors")
     try:
-        return _trained(settings, state)
+        return _described(settings, state)
     except (ValueError, TypeError, KeyError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder} isn't as this package writes it: {reason}") from error
 
 
-def _trained(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> LoadedModel:
+def _hashable(value: Any) -> Any:
+    """JSON has lists for tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _described(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> LoadedModel:
     """The model of a config.json and its tensors."""
     if settings.get("kind") not in KINDS:
         raise ValueError(f"kind is one of {', '.join(KINDS)}, got {settings.get('kind')!r}")
-    config = KINDS[settings["kind"]][0](**settings["model"])
+    config_class, _ = KINDS[settings["kind"]]
+    config = config_class(**settings["model"])
     classes = tuple(settings["classes"])
     blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
     if len(blocks) != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
     if config.num_classes and len(classes) not in (0, config.num_classes):
         raise ValueError(f"{len(classes)} names for {config.num_classes} classes")
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     names = [field.name for field in fields(Preprocessing) if field.name in settings]
-    preprocess = Preprocessing(**{name: settings[name] for name in names})
+    preprocess = Preprocessing(**{name: _hashable(settings[name]) for name in names})
     check_fits(preprocess, config)
     return LoadedModel(model_from(config, state), classes, preprocess)

@@ -1,7 +1,7 @@
 """Lesson 09: our model of a library's live one.
 
-Three things make it: the tensors under our names (:mod:`.tables`), the facts that their shapes show, and the facts that
-no shape shows, read off the live model. :mod:`.proof` decides whether that was right.
+Three things make it: the tensors under our names, by the library's table; the facts that their shapes show; and the
+facts that no shape shows, read off the live model. :mod:`.proof` decides whether that was right.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.variants.modern import ModernConfig, QuickGELU
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import tables
-from vit_tutorial.weights.assembly import class_tokens, model_from
+from vit_tutorial.weights.our_models import class_tokens, model_from
 from vit_tutorial.weights.tables import State, Table
 
-NEEDED = ("blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
+IN_EVERY_VIT = ("blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
 SWITCHES = {  # a field of ModernConfig: the tensor that shows it
     "class_token": "embed.cls_token",
     "pre_norm": "embed.norm.weight",
@@ -34,7 +34,7 @@ SWITCHES = {  # a field of ModernConfig: the tensor that shows it
     "final_norm": "norm.weight",
     "pool_norm": "pool_norm.weight",
 }
-HEADS = ("num_heads", "num_attention_heads")  # what the libraries call them
+NUM_HEADS = ("num_heads", "num_attention_heads")  # what the libraries call them
 EPSILON = ("eps", "variance_epsilon")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exact": gelu,
@@ -65,13 +65,14 @@ class LibraryModel:
     resizes_positions: bool = False  # whether it takes images of other sizes than its own, and resizes positions itself
 
     def __post_init__(self) -> None:
-        if lacking := [our for our in NEEDED if our not in self.names]:
-            raise ValueError(f"{type(self.model).__name__} has nothing that our tables know as {lacking[0]}")
+        for our in IN_EVERY_VIT:
+            if our not in self.names:
+                raise ValueError(f"{type(self.model).__name__} has nothing that our tables know as {our}")
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
         """Our names, and theirs for each."""
-        return {row.our: row.their for row in tables.rows_of(self.table, self.tensors)}
+        return {row.our: row.theirs for row in tables.rows_of(self.table, self.tensors)}
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -88,7 +89,7 @@ class LibraryModel:
 
 
 class PublishedModel(NamedTuple):
-    """A published model as its library built it, and what stands beside it."""
+    """A published model as its library built it, its preprocessing and the names of its classes."""
 
     original: LibraryModel
     preprocess: Preprocessing
@@ -163,7 +164,7 @@ def block_facts(original: LibraryModel) -> dict[str, Any]:
     """What the first block shows, in all libraries alike: heads, epsilon, activation function."""
     block = original.blocks[0]
     norm = original.tower.get_submodule(original.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
-    return {"num_heads": _attribute(block, HEADS), "norm_eps": _attribute(norm, EPSILON), **_activation(block)}
+    return {"num_heads": _attribute(block, NUM_HEADS), "norm_eps": _attribute(norm, EPSILON), **_activation(block)}
 
 
 def _attribute(module: nn.Module, names: Sequence[str]) -> float:

@@ -27,8 +27,8 @@ from vit_tutorial.weights import (
     torchvision_models,
     transformers_models,
 )
-from vit_tutorial.weights.assembly import class_tokens
 from vit_tutorial.weights.convert import LibraryModel
+from vit_tutorial.weights.our_models import class_tokens
 from vit_tutorial.weights.tables import State
 
 

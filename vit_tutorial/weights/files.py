@@ -1,4 +1,4 @@
-"""Lesson 09: files of weights: downloaded once, by huggingface_hub and torch.hub, and read without running code."""
+"""Lesson 09: files of weights: read without running code, and downloaded once from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from vit_tutorial.data.extras import needed
 
-LARGEST_JSON = 4_000_000  # bytes; the names of 20,000 classes, both ways, take two
 PATIENCE = 4.0  # seconds without any answer, after which there is no network
-ABOUT = ["config.json", "preprocessor_config.json", "processor_config.json"]
+CONFIGS = ["config.json", "preprocessor_config.json", "processor_config.json"]
 TOKENIZER = ["*token*.json", "vocab.json", "merges.txt", "*.model"]
-SAFE, OLDER = ["model*.safetensors", "model.safetensors.index.json"], ["pytorch_model*.bin", "*.bin.index.json"]
+SAFETENSORS = ["model*.safetensors", "model.safetensors.index.json"]
+PICKLES = ["pytorch_model*.bin", "*.bin.index.json"]
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -37,6 +37,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         return dict(read_safetensors(path))
     if path.suffix == ".npz":
         return dict(read_npz(path))
+    return read_pickle(path)
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """What ``torch.save`` wrote, if it is a dictionary of tensors, numbers and texts; as :func:`read_safetensors`."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -87,86 +92,58 @@ def read_npz(path: Path) -> dict[str, Tensor]:
 def read_json(path: Path) -> dict[str, Any]:
     """A file's JSON object; as :func:`read_safetensors`."""
     check_file(path)
-    text = path.read_bytes() if path.stat().st_size < LARGEST_JSON else b""
     try:
-        content = json.loads(text)
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged, no JSON object, or larger than 4 MB: get it again")
+        raise ValueError(f"{path} is damaged, or no JSON object: get it again")
     return content
 
 
 def check_file(path: Path) -> None:
-    """Raise unless there is a file: a pipe or a device may never answer, or never end."""
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}: check its name")
+    """Raise a FileNotFoundError unless this is a file: a pipe or a device may never answer, or never end."""
     if not path.is_file():
-        raise ValueError(f"{path} is a folder, a pipe or a device, and a file is needed: nothing was read")
+        raise FileNotFoundError(f"there is no file {path}: check its name")
 
 
 # ----------------------------------------------------------------------------------------------------------- downloads
 
 
-def repository(name: str, revision: str | None, token: str | bool | None) -> Path:
+def download(repository: str, revision: str | None, token: str | bool | None) -> Path:
     """The folder of a repository on the Hugging Face hub: its config, its weights, its tokenizer.
 
     Raises:
         OSError: it isn't on disk and can't be downloaded: what to do.
     """
-    folder = _snapshot(name, revision, token, ABOUT + TOKENIZER + SAFE)
+    folder = _snapshot(repository, revision, token, CONFIGS + TOKENIZER + SAFETENSORS)
     if not list(folder.glob("model*.safetensors")):
-        folder = _snapshot(name, revision, token, ABOUT + TOKENIZER + OLDER)
+        folder = _snapshot(repository, revision, token, CONFIGS + TOKENIZER + PICKLES)
     return folder
 
 
-def _snapshot(name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> Path:
+def _snapshot(repository: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> Path:
+    """The folder with those of the repository's files whose names are like one of the patterns."""
     with needed():
         from huggingface_hub import constants, errors, snapshot_download
 
-    offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else no_answer(constants.ENDPOINT)
+    no_network = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else no_answer(constants.ENDPOINT)
     try:
-        return Path(
-            snapshot_download(
-                name, revision=revision, token=token, allow_patterns=patterns, local_files_only=bool(offline)
-            )
+        folder = snapshot_download(
+            repository, revision=revision, token=token, allow_patterns=patterns, local_files_only=bool(no_network)
         )
     except (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.RevisionNotFoundError) as error:
         raise OSError(
-            f"the hub gives no {name}{f' at revision {revision}' if revision else ''} ({type(error).__name__}): check "
-            "the name and revision=; a private or gated one needs token="
+            f"the hub gives no {repository}{f' at revision {revision}' if revision else ''} ({type(error).__name__}): "
+            "check the name and revision=; a private or gated one needs token="
         ) from None
     except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
-        reason = offline or " ".join(str(error).split())[:200]
+        reason = no_network or " ".join(str(error).split())[:200]
         raise OSError(
-            f"{name} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put the "
-            f"files of https://huggingface.co/{name} into a folder, and load that"
+            f"{repository} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put "
+            f"the files of https://huggingface.co/{repository} into a folder, and load that"
         ) from None
-
-
-def torchvision_state(weights: Any) -> dict[str, Tensor]:
-    """The tensors of one of torchvision's weights, checked by the hash in their name.
-
-    Raises:
-        ValueError: the file is damaged.
-        OSError: they aren't on disk and can't be downloaded: which file to put where.
-    """
-    folder, name = Path(torch.hub.get_dir(), "checkpoints"), weights.url.rpartition("/")[2]
-    offline = "" if (folder / name).exists() else no_answer(weights.url)
-    try:
-        if offline:
-            raise OSError(offline)
-        return weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
-    except OSError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise OSError(
-            f"{name} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put "
-            f"{name} from {weights.url} into {folder} first"
-        ) from None
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError(
-            f"{name} is damaged ({error!s:.80}): remove {folder / name}, and it is downloaded again"
-        ) from error
+    return Path(folder)
 
 
 def no_answer(url: str) -> str:

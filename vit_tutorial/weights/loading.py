@@ -5,10 +5,9 @@
 >>> classes[model(preprocess(picture)).argmax()]  # doctest: +SKIP
 'military uniform'
 
-The way of a published model: :func:`parse_name` says whose it is, the library's module (:mod:`.timm_models`,
-:mod:`.torchvision_models`, :mod:`.transformers_models`) lets the library build it and reads its facts, :mod:`.convert`
-makes ours by a table of :mod:`.tables`, and :mod:`.proof` compares both. A folder of this package is read by
-:mod:`.checkpoint` alone.
+The way of a published model: :func:`parse_name` says whose it is; the library's module (:mod:`.timm_models`,
+:mod:`.torchvision_models`, :mod:`.transformers_models`) lets the library build it; :mod:`.convert` makes ours of it,
+and :mod:`.proof` compares both. A folder of this package is read by :mod:`.checkpoint`.
 """
 
 from __future__ import annotations
@@ -30,9 +29,15 @@ from vit_tutorial.weights import (
     torchvision_models,
     transformers_models,
 )
-from vit_tutorial.weights.assembly import with_head, with_size
-from vit_tutorial.weights.checkpoint import BUNDLED, KnowsPreprocessing, LoadedModel, bundled_models, numbered_classes
 from vit_tutorial.weights.convert import PublishedModel
+from vit_tutorial.weights.our_models import (
+    KnowsPreprocessing,
+    LoadedModel,
+    check_fits,
+    numbered_classes,
+    with_head,
+    with_size,
+)
 
 SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt")
 LIKE = "vt.load(file, like='timm/vit_small_patch16_224'), or like='torchvision/…', or a folder or name of transformers'"
@@ -79,25 +84,24 @@ def load(
         OSError: a file isn't there and can't be downloaded: which file to put where.
         ImportError: the library that published the model isn't installed.
     """
-    if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
-        raise TypeError(f"num_classes must be an int, got {num_classes!r}")
+    size = None if image_size is None else as_pair(image_size, "image_size")
     if like is None:
         source = parse_name(name)
         check_hub_options(source.kind in ("hub", "timm"), name, revision, token)
-        trained = _load_named(source, image_size, revision, token)
+        loaded = _load_named(source, size, revision, token)
     else:
-        model_of_file = parse_name(like)
-        check_hub_options(model_of_file.kind == "hub", like, revision, token)
-        trained = _load_file(Path(name).expanduser(), model_of_file, image_size, revision, token)
-    return _changed(trained, num_classes, image_size)
+        source = parse_name(like)
+        check_hub_options(source.kind == "hub", like, revision, token)
+        loaded = _load_file(Path(name).expanduser(), source, size, revision, token)
+    return _changed(loaded, num_classes, size)
 
 
-def _changed(trained: LoadedModel, num_classes: int | None, image_size: Size | None) -> LoadedModel:
+def _changed(loaded: LoadedModel, num_classes: int | None, image_size: tuple[int, int] | None) -> LoadedModel:
     """The model with the number of classes and the image size that were asked for; it remembers its preprocessing."""
-    model, classes, preprocess = trained
-    if image_size is not None and as_pair(image_size, "image_size") != model.config.image_size:
+    model, classes, preprocess = loaded
+    if image_size is not None and image_size != model.config.image_size:
         model = with_size(model, image_size)
-        preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"), cropped_edge=(0, 0))
+        preprocess = replace(preprocess, image_size=image_size, cropped_edge=(0, 0))
     if num_classes is not None and num_classes != model.config.num_classes:
         model, classes = with_head(model, num_classes), numbered_classes(num_classes)
     cast(KnowsPreprocessing, model).preprocess = preprocess
@@ -129,10 +133,10 @@ def parse_name(name: str | os.PathLike[str]) -> Source:
     """
     text = os.fsdecode(name)
     path = Path(text).expanduser()
-    owner, _, rest = text.removeprefix("hf-hub:").removeprefix("hf/").partition("/")
+    owner, _, rest = text.partition("/")
     if not text:
         raise ValueError("the name is empty: name a model, OWNER/NAME, a folder or a file")
-    if text in bundled_models():
+    if text in checkpoint.bundled_models():
         return Source("bundled", text)
     if path.is_dir():
         return Source("folder", str(path))
@@ -145,10 +149,11 @@ def parse_name(name: str | os.PathLike[str]) -> Source:
     if owner == "torchvision" and rest:
         return Source("torchvision", rest)
     if rest and "/" not in rest:
-        return Source("hub", f"{owner}/{rest}")
+        return Source("hub", text)
     raise ValueError(
-        f"{text!r} is neither a model of the package ({', '.join(bundled_models())}) nor a folder, nor timm/NAME, "
-        "torchvision/NAME, or OWNER/NAME on the Hugging Face hub; vit-tutorial train --out FOLDER writes such a folder"
+        f"{text!r} is neither a model of the package ({', '.join(checkpoint.bundled_models())}) nor a folder, nor "
+        "timm/NAME, torchvision/NAME, or OWNER/NAME on the Hugging Face hub; vit-tutorial train --out FOLDER writes "
+        "such a folder"
     )
 
 
@@ -162,10 +167,12 @@ def check_hub_options(downloaded: bool, name: object, revision: str | None, toke
 # ------------------------------------------------------------------------------------------------------ what it names
 
 
-def _load_named(source: Source, image_size: Size | None, revision: str | None, token: str | bool | None) -> LoadedModel:
+def _load_named(
+    source: Source, image_size: tuple[int, int] | None, revision: str | None, token: str | bool | None
+) -> LoadedModel:
     """The model that a name stands for."""
     if source.kind == "bundled":
-        return checkpoint.read_folder(BUNDLED / source.name)
+        return checkpoint.read_folder(checkpoint.BUNDLED / source.name)
     if source.kind == "folder":
         return _load_folder(source.path, source.name, image_size)
     if source.kind == "file":
@@ -174,11 +181,11 @@ def _load_named(source: Source, image_size: Size | None, revision: str | None, t
     if source.kind == "torchvision":
         with errors_named(f"torchvision/{source.name}"):
             return convert_and_prove(torchvision_models.load_name(source.name), image_size)
-    repository = timm_models.repository(source.name) if source.kind == "timm" else source.name
-    return _load_folder(files.repository(repository, revision, token), repository, image_size)
+    repository = timm_models.hub_name(source.name) if source.kind == "timm" else source.name
+    return _load_folder(files.download(repository, revision, token), repository, image_size)
 
 
-def _load_folder(folder: Path, name: str, image_size: Size | None) -> LoadedModel:
+def _load_folder(folder: Path, name: str, image_size: tuple[int, int] | None) -> LoadedModel:
     """The model of a folder of this package's, or with the files of a repository for transformers or timm."""
     content = sorted(file.name for file in folder.iterdir())
     if "config.json" not in content:
@@ -199,7 +206,7 @@ def _load_folder(folder: Path, name: str, image_size: Size | None) -> LoadedMode
 
 
 def _load_file(
-    file: Path, like: Source, image_size: Size | None, revision: str | None, token: str | bool | None
+    file: Path, like: Source, image_size: tuple[int, int] | None, revision: str | None, token: str | bool | None
 ) -> LoadedModel:
     """The model of a file of weights, read by the library whose model it is like."""
     files.check_file(file)
@@ -209,7 +216,7 @@ def _load_file(
         if like.kind == "torchvision":
             return convert_and_prove(torchvision_models.load_file(file, like.name), image_size)
         if like.kind == "hub":
-            folder = files.repository(like.name, revision, token)
+            folder = files.download(like.name, revision, token)
             return convert_and_prove(transformers_models.load(folder, files.read(file)), image_size)
         if like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
             return convert_and_prove(transformers_models.load(like.path, files.read(file)), image_size)
@@ -232,7 +239,10 @@ def errors_named(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: {kind}{message}") from error
 
 
-def convert_and_prove(published: PublishedModel, image_size: Size | None = None) -> LoadedModel:
+# ------------------------------------------------------------------------------------------------------------ the proof
+
+
+def convert_and_prove(published: PublishedModel, image_size: tuple[int, int] | None = None) -> LoadedModel:
     """Our model of a published one, for images of this size, compared with it.
 
     Raises:
@@ -240,17 +250,17 @@ def convert_and_prove(published: PublishedModel, image_size: Size | None = None)
     """
     original, preprocess, classes = published
     model = convert.model_of(original)
-    own = as_pair(model.config.image_size, "image_size")
-    if original.cropped_edge != (0, 0):
+    if image_size is not None:
+        preprocess = replace(preprocess, image_size=image_size)
+    elif any(original.cropped_edge):
+        own = as_pair(model.config.image_size, "image_size")
         preprocess = replace(preprocess, image_size=own, cropped_edge=original.cropped_edge)
-    size = preprocess.image_size if image_size is None else as_pair(image_size, "image_size")
     # transformers resizes positions in each forward pass: so the proof covers our resizing, too. timm's model has its
     # size already, and torchvision's takes no other: what is resized after the proof is ours alone.
-    if size != own and original.resizes_positions:
+    size = preprocess.image_size
+    if original.resizes_positions and size != model.config.image_size:
         model, original = with_size(model, size, original.recipe), replace(original, cropped_edge=(0, 0))
     proof.prove(model, original)
-    if size != preprocess.image_size:
-        preprocess = replace(preprocess, image_size=size, cropped_edge=(0, 0))
     model = with_size(model, size, original.recipe)
-    checkpoint.check_fits(preprocess, model.config)
+    check_fits(preprocess, model.config)
     return LoadedModel(model, classes, preprocess)

@@ -22,8 +22,8 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import convert, files, loading, proof, tables, transformers_models
-from vit_tutorial.weights.assembly import assemble
 from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.our_models import with_tensors
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,12 @@ def load_pair(
     loading.check_hub_options(source.kind == "hub", name, revision, token)
     if source.kind not in ("folder", "hub"):
         raise ValueError(f"{source.name} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
-    folder = source.path if source.kind == "folder" else files.repository(source.name, revision, token)
+    folder = source.path if source.kind == "folder" else files.download(source.name, revision, token)
     with loading.errors_named(source.name):
         live = transformers_models.live_model(folder)
         if not hasattr(live, "text_model") or not hasattr(live, "logit_scale"):
             raise ValueError(f"transformers' {type(live).__name__} isn't a pair of towers with a scale")
-        processor = transformers_models.processor_of(folder)
-        published = PublishedModel(transformers_models.describe(live), transformers_models.preprocessing(processor), ())
+        published = PublishedModel(transformers_models.describe(live), transformers_models.preprocessing(folder), ())
         image, _, preprocess = loading.convert_and_prove(published)
         text = text_tower(live)
         bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None
@@ -98,8 +97,8 @@ def text_tower(live: Any) -> TextTower:
     original = LibraryModel(
         model=live,
         tower=tower,
-        table=tables.TRANSFORMERS_TEXT,
-        tensors=tensors_of(live, tower),
+        table=transformers_models.CLIP_TEXT,
+        tensors=transformers_models.with_clip_views(tensors_of(live, tower)),
         forward=lambda tokens: live.get_text_features(tokens).pooler_output,
         facts={},
     )
@@ -111,7 +110,7 @@ def text_tower(live: Any) -> TextTower:
         causal=causal, head_bias="head.bias" in ours, **convert.block_facts(original),
         end_token=end if causal and end != 2 else None,  # 2: of CLIP's older configs, whose tokenizer has another
     )  # fmt: skip
-    text = assemble(lambda: TextTower(config), ours)
+    text = with_tensors(lambda: TextTower(config), ours)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
     if config.end_token is not None:

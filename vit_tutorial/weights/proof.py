@@ -10,7 +10,7 @@ than 1e-4 of the standard deviation of the library's own numbers. A head too man
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -40,24 +40,16 @@ def prove(model: ViT | TextTower, original: LibraryModel, inputs: Tensor | None 
     if inputs is None:
         inputs = random_images(cast(ViT, model), original)
     kind = type(original.model).__name__
-    (rows, columns), last = original.cropped_edge, inputs.shape[-2:]
     with torch.inference_mode():
         try:
             expected = trace(original.forward, original.blocks, original.heads, inputs)
         except Exception as error:  # whatever a library raises for images that aren't for it
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
-        whole = inputs[..., : last[0] - rows, : last[1] - columns] if any(original.cropped_edge) else inputs
-        actual = trace(model, list(model.blocks), [model.head], whole)
-    places = ["before block 0", *(f"after block {i}" for i in range(len(original.blocks)))]
-    features = actual.features[:, : expected.features.shape[1]]  # of DeiT's two tokens one may be read alone
-    pairs = [
-        *zip(places, expected.tokens, actual.tokens, strict=True),
-        ("in what the head reads", expected.features, features),
-        ("in the answer", expected.output, actual.output),
-    ]
-    for place, theirs, ours in pairs:
-        if (difference := relative_difference(ours, theirs)) > ALLOWED:
+        actual = trace(model, list(model.blocks), [model.head], without_edge(inputs, original.cropped_edge))
+    for place, theirs, ours in places(expected, actual):
+        difference = relative_difference(ours, theirs)
+        if difference > ALLOWED:
             raise ValueError(
                 f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
                 f"deviation, where {ALLOWED:g} is allowed: a part that ModernConfig can't express"
@@ -73,14 +65,10 @@ def random_images(model: ViT, original: LibraryModel) -> Tensor:
     return images.to(next(model.parameters()).dtype)
 
 
-def relative_difference(actual: Tensor, expected: Tensor) -> float:
-    """The largest difference, in standard deviations of what is expected; infinite for another shape or no number."""
-    if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
-        return math.inf
-    largest, spread = (actual - expected).abs().max().item(), expected.std().item()
-    if spread == 0.0:
-        return 0.0 if largest == 0.0 else math.inf
-    return largest / spread
+def without_edge(inputs: Tensor, edge: tuple[int, int]) -> Tensor:
+    """Without the last rows and columns."""
+    H, W = inputs.shape[-2:]
+    return inputs[..., : H - edge[0], : W - edge[1]]
 
 
 class Trace(NamedTuple):
@@ -113,10 +101,31 @@ def trace(
     return Trace(tokens, torch.cat(read, dim=1) if read else output, output)
 
 
-def prove_preprocessing(
-    ours: Preprocessing, theirs: Callable[[Image.Image], Tensor], allowed: float = EXACT
-) -> Preprocessing:
-    """Ours, if a photograph becomes the same numbers as by the library's own; else a ValueError.
+def places(expected: Trace, actual: Trace) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Where the two are compared, in the order of the forward pass: the place, the library's tensor, ours."""
+    for i, (theirs, ours) in enumerate(zip(expected.tokens, actual.tokens, strict=True)):
+        yield f"after block {i - 1}" if i else "before block 0", theirs, ours
+    width = expected.features.shape[1]  # of DeiT's two class tokens the original may read the first alone
+    yield "in what the head reads", expected.features, actual.features[:, :width]
+    yield "in the answer", expected.output, actual.output
+
+
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference, in standard deviations of what is expected; infinite for another shape or no number.
+
+    Where all that is expected is one and the same number, in its size: a single number has no deviation.
+    """
+    if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
+        return math.inf
+    largest = (actual - expected).abs().max().item()
+    scale = expected.std(correction=0).item() or expected.abs().max().item()
+    if largest == 0.0:
+        return 0.0
+    return largest / scale if scale else math.inf
+
+
+def prove_preprocessing(ours: Preprocessing, theirs: Callable[[Image.Image], Tensor], allowed: float = EXACT) -> None:
+    """Raise a ValueError unless a photograph becomes the same numbers as by the library's own preprocessing.
 
     Args:
         ours: what the library's settings say.
@@ -137,4 +146,3 @@ def prove_preprocessing(
             f"its preprocessing isn't one that Preprocessing can express: on a photograph it differs from {ours} by "
             f"{levels:.3g} of 256 levels"
         )
-    return ours

@@ -1,10 +1,10 @@
-"""Lesson 09: models of timm's: timm builds them, and this module reads off them what no tensor shows."""
+"""Lesson 09: models of timm's: timm builds them; here is what it calls their tensors, and what no tensor shows."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -12,21 +12,58 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import Rotary
-from vit_tutorial.weights import files, tables
-from vit_tutorial.weights.checkpoint import numbered_classes
+from vit_tutorial.weights import files
 from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.our_models import numbered_classes
 from vit_tutorial.weights.proof import prove_preprocessing
+from vit_tutorial.weights.tables import Table
 
+# Ours: theirs, for their classes VisionTransformer, Eva and Beit. * is weight and bias, (a|b) are joined into one.
+TIMM: Table = {
+    "embed.cls_token": ("(cls_token|dist_token) : tokens", "cls_token"),
+    "embed.registers": "reg_token",
+    "embed.position": "pos_embed",
+    "embed.patches.proj.*": "patch_embed.proj.*",
+    "embed.norm.*": "norm_pre.*",
+    "blocks.{i}.norm1.*": "blocks.{i}.norm1.*",
+    "blocks.{i}.attention.qkv.*": ("blocks.{i}.attn.qkv.*", "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"),
+    "blocks.{i}.attention.qv_bias": (
+        "blocks.{i}.attn.(q_bias|v_bias) : stack",
+        "blocks.{i}.attn.(q_proj|v_proj).bias : stack",
+    ),
+    "blocks.{i}.attention.q_norm.*": "blocks.{i}.attn.q_norm.*",
+    "blocks.{i}.attention.k_norm.*": "blocks.{i}.attn.k_norm.*",
+    "blocks.{i}.attention.norm.*": "blocks.{i}.attn.norm.*",
+    "blocks.{i}.attention.position_bias": "blocks.{i}.attn.relative_position_bias_table",
+    "blocks.{i}.attention.proj.*": "blocks.{i}.attn.proj.*",
+    "blocks.{i}.scale1.gamma": ("blocks.{i}.ls1.gamma", "blocks.{i}.gamma_1"),
+    "blocks.{i}.norm2.*": "blocks.{i}.norm2.*",
+    "blocks.{i}.mlp.fc1.*": ("blocks.{i}.mlp.fc1.*", "blocks.{i}.mlp.(fc1_g|fc1_x).*"),
+    "blocks.{i}.mlp.norm.*": "blocks.{i}.mlp.norm.*",
+    "blocks.{i}.mlp.fc2.*": "blocks.{i}.mlp.fc2.*",
+    "blocks.{i}.scale2.gamma": ("blocks.{i}.ls2.gamma", "blocks.{i}.gamma_2"),
+    "norm.*": "norm.*",
+    "pool.probe": "attn_pool.latent",
+    "pool.q.*": "attn_pool.q.*",
+    "pool.kv.*": "attn_pool.kv.*",
+    "pool.proj.*": "attn_pool.proj.*",
+    "pool.norm.*": "attn_pool.norm.*",
+    "pool.mlp.fc1.*": "attn_pool.mlp.fc1.*",
+    "pool.mlp.fc2.*": "attn_pool.mlp.fc2.*",
+    "pool_norm.*": "fc_norm.*",
+    "head.weight": ("(head|head_dist).weight : columns", "head.weight"),
+    "head.bias": ("(head|head_dist).bias : mean", "head.bias"),
+}
 POOLS = {"token": "cls", "avg": "mean", "map": "attention"}  # timm's names, and ours
 
 
-def repository(name: str) -> str:
-    """Where timm keeps the weights of one of its models; without the name of weights, of its default ones."""
+def hub_name(name: str) -> str:
+    """The repository where timm keeps a model's weights; without a tag in the name, its default weights."""
     with needed():
         import timm
     try:
         known = timm.models.get_pretrained_cfg(name)
-    except RuntimeError:  # of weights that this version of timm doesn't know
+    except RuntimeError:  # a tag that this version of timm doesn't know
         known = None
     if known is None:
         return f"timm/{name}"
@@ -53,15 +90,15 @@ def load_file(path: Path, name: str, image_size: Size | None) -> PublishedModel:
 
     state: dict[str, Any] = files.read(path)  # first, so that a damaged file is called so
     module = sys.modules[model_entrypoint(name.partition(".")[0]).__module__]
-    dialect = getattr(module, "checkpoint_filter_fn", None)
+    rename = getattr(module, "checkpoint_filter_fn", None)  # from the names of whoever published the model to timm's
     if path.suffix == ".npz":
         rows = [tensor.shape[-1] for key, tensor in state.items() if key.endswith("head/bias")]
     else:
         state = load_state_dict(str(path), weights_only=True)
-        renamed = dialect(dict(state), timm.create_model(name, num_classes=0)) if dialect else state
+        renamed = rename(dict(state), timm.create_model(name, num_classes=0)) if rename else state
         rows = [len(tensor) for key, tensor in renamed.items() if key == "head.bias"]
     model = timm.create_model(name, num_classes=rows[0] if rows else 0).eval()
-    load_checkpoint(model, str(path), filter_fn=dialect, weights_only=True)
+    load_checkpoint(model, str(path), filter_fn=rename, weights_only=True)
     return _published(model, image_size, numbered_classes(model.num_classes))
 
 
@@ -84,31 +121,49 @@ def class_names(model: Any) -> tuple[str, ...]:
     return numbered_classes(model.num_classes)
 
 
+def preprocessing(model: nn.Module) -> Preprocessing:
+    """As ``timm.data.create_transform`` prepares a picture for this model."""
+    from timm.data import create_transform, resolve_model_data_config
+
+    settings = resolve_model_data_config(model)
+    ours = Preprocessing(
+        image_size=tuple(settings["input_size"][1:]),
+        mean=tuple(settings["mean"]),
+        std=tuple(settings["std"]),
+        crop=settings["crop_pct"],
+        interpolation=settings["interpolation"],
+        squash=settings["crop_mode"] == "squash",
+    )
+    prove_preprocessing(ours, create_transform(**settings, is_training=False))
+    return ours
+
+
 def describe(model: nn.Module) -> LibraryModel:
     """What our config needs to know of timm's ``VisionTransformer``, ``Eva``, ``Beit``, or any with their names.
 
     Raises:
         ValueError: no Vision Transformer, or one with parts that :class:`.ModernConfig` doesn't have.
     """
-    embed: Any = getattr(model, "patch_embed", None)
-    pool = getattr(model, "global_pool", None)
+    theirs: Any = model
+    embed: Any = getattr(theirs, "patch_embed", None)
+    pool = getattr(theirs, "global_pool", None)
     if not hasattr(embed, "img_size") or pool not in POOLS:
         raise ValueError(f"timm's {type(model).__name__} isn't a Vision Transformer that pools by {list(POOLS)}")
     (H, W), (P, Q) = embed.img_size, embed.patch_size
     facts: dict[str, Any] = {"image_size": (H - H % P, W - W % Q), "pool": POOLS[pool]}
-    if hasattr(model, "dist_token"):
+    if hasattr(theirs, "dist_token"):
         facts["pool"] = "distilled"
     if pool == "map":
-        facts["pool_heads"] = cast(Any, model.attn_pool).num_heads
+        facts["pool_heads"] = theirs.attn_pool.num_heads
     if pool != "token":
-        facts["pool_prefix"] = getattr(model, "pool_include_prefix", pool == "map")  # its class Eva pools all tokens
-    rope: Any = getattr(model, "rope", None)
+        facts["pool_prefix"] = getattr(theirs, "pool_include_prefix", pool == "map")  # its class Eva pools all tokens
+    rope = getattr(theirs, "rope", None)
     if rope is not None:
         facts["rotary"] = rotary(rope)
     return LibraryModel(
         model=model,
         tower=model,
-        table=tables.TIMM_MODERN,
+        table=TIMM,
         tensors=tensors_of(model, model),
         forward=model,
         facts=facts,
@@ -126,19 +181,3 @@ def rotary(rope: Any) -> Rotary:
         return Rotary("centred", rope.temperature)
     reference = None if rope.ref_feat_shape is None else tuple(rope.ref_feat_shape)
     return Rotary("index", rope.temperature, reference, rope.grid_offset)
-
-
-def preprocessing(model: nn.Module) -> Preprocessing:
-    """As ``timm.data.create_transform`` prepares a picture for this model."""
-    from timm.data import create_transform, resolve_model_data_config
-
-    how = resolve_model_data_config(model)
-    ours = Preprocessing(
-        tuple(how["input_size"][1:]),
-        tuple(how["mean"]),
-        tuple(how["std"]),
-        how["crop_pct"],
-        how["interpolation"],
-        squash=how["crop_mode"] == "squash",
-    )
-    return prove_preprocessing(ours, lambda picture: create_transform(**how, is_training=False)(picture))

@@ -1,16 +1,17 @@
-"""Lesson 09: our models from a config and tensors: as they are, with another head, or for another image size."""
+"""Lesson 09: models of this package from a config and tensors; with another head, or for another image size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.patches import Size
 from vit_tutorial.variants.modern import ModernConfig, build
@@ -20,12 +21,48 @@ COUNTER = "num_batches_tracked"  # a batch norm counts its training steps; nothi
 Model = TypeVar("Model", bound=nn.Module)
 
 
+class LoadedModel(NamedTuple):
+    """What :func:`vit_tutorial.load` returns."""
+
+    model: ViT  # in evaluation mode, on the CPU; a :class:`KnowsPreprocessing`
+    classes: tuple[str, ...]  # the names of the head's rows; () where it names none
+    preprocess: Preprocessing  # pictures -> what the model takes
+
+
+@runtime_checkable
+class KnowsPreprocessing(Protocol):
+    """A model that :func:`vit_tutorial.load` returned: training it on other pixels is an error, unless this is None."""
+
+    preprocess: Preprocessing | None
+
+
+def numbered_classes(count: int) -> tuple[str, ...]:
+    """Names for the rows of a head that names none."""
+    return tuple(f"class {k}" for k in range(count))
+
+
+def check_fits(preprocess: Preprocessing, config: ViTConfig) -> None:
+    """Raise a ValueError if pictures prepared so aren't what the model takes: size, channels."""
+    if not isinstance(preprocess, Preprocessing):
+        raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
+    if preprocess.image_size != config.image_size:
+        raise ValueError(
+            f"preprocess makes {preprocess.image_size} pixels, and the model takes {config.image_size}: "
+            "vt.load(…, image_size=) sets both"
+        )
+    if not len(preprocess.mean) == len(preprocess.std) == config.in_channels:
+        raise ValueError(f"mean and std must have a number for each of {config.in_channels} channels: {preprocess}")
+
+
+# -------------------------------------------------------------------------------------------- from a config and tensors
+
+
 def model_from(config: ViTConfig, state: Mapping[str, Tensor]) -> ViT:
-    """The model of a config with these tensors: see :func:`assemble`."""
-    return assemble(lambda: build(config), state)
+    """The model of a config with these tensors: see :func:`with_tensors`."""
+    return with_tensors(lambda: build(config), state)
 
 
-def assemble(make: Callable[[], Model], state: Mapping[str, Tensor]) -> Model:
+def with_tensors(make: Callable[[], Model], state: Mapping[str, Tensor]) -> Model:
     """The model that ``make`` builds, with these very tensors as its parameters, in evaluation mode.
 
     Nothing is copied, but for tensors of another precision than float32, and nothing initialised.
@@ -35,28 +72,20 @@ def assemble(make: Callable[[], Model], state: Mapping[str, Tensor]) -> Model:
     """
     with without_numbers():
         model = make()
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
-    floats = {name: tensor.detach().float() for name, tensor in state.items() if not name.endswith(COUNTER)}
-    kind = type(model).__name__
-    _refuse(shapes.keys() - floats.keys(), f"missing, which {kind} has")
-    _refuse(floats.keys() - shapes.keys(), f"unexpected, which {kind} doesn't have")
-    other = {f"{name} {tuple(floats[name].shape)}" for name in shapes if floats[name].shape != shapes[name]}
-    _refuse(other, f"of another shape than {kind}'s")
-    _refuse({name for name, tensor in floats.items() if not tensor.isfinite().all()}, "with numbers that aren't finite")
-    counters = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
-    model.load_state_dict(floats | counters, assign=True)
+    tensors = {name: tensor.detach().float() for name, tensor in state.items()}
+    tensors |= {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
+    infinite = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if infinite:
+        raise ValueError(f"tensors with numbers that aren't finite: {', '.join(infinite[:5])}")
+    try:
+        model.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:  # torch names the tensors that are missing, too many, or of another shape
+        raise ValueError(" ".join(str(error).split())[:1000]) from error
     return model.eval()
 
 
-def _refuse(names: set[str], what: str) -> None:
-    """Raise a ValueError that names the first of these tensors, if there are any."""
-    if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        raise ValueError(f"tensors {what}: {', '.join(sorted(names)[:5])}{more}")
-
-
-class _WithoutNumbers(TorchFunctionMode):
-    """Leaves out normal_, for which torch's compiler would be loaded: that takes seconds."""
+class _WithoutNormal(TorchFunctionMode):
+    """Leaves out normal_, for which torch's compiler would be loaded on the meta device: that takes a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
@@ -68,8 +97,11 @@ class _WithoutNumbers(TorchFunctionMode):
 @contextmanager
 def without_numbers() -> Iterator[None]:
     """What is built inside has shapes, and no numbers: it takes no memory, and hardly any time."""
-    with torch.device("meta"), _WithoutNumbers():
+    with torch.device("meta"), _WithoutNormal():
         yield
+
+
+# ------------------------------------------------------------------------------------------------ another head or size
 
 
 def with_head(model: ViT, num_classes: int) -> ViT:
