@@ -3,7 +3,6 @@
     python benchmarks/families.py                   the counts, and benchmarks/families.csv: a model of each family
     python benchmarks/families.py --only vit_reg    families whose name begins so; writes nothing
     python benchmarks/families.py --every           each size of each family; writes nothing
-    python benchmarks/families.py --folder FOLDER   a real one, as transformers or timm saved it: seconds, difference
 
 A family of timm's is a name of its ViT modules without sizes; the first of each, and each class of transformers' for
 images, is built with two blocks. Every parameter is random, since zeros and ones would hide mistakes. ``vt.load``'s own
@@ -14,7 +13,6 @@ with a sentence that says where the two differ first. It can't give other number
 import argparse
 import csv
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +23,6 @@ import transformers
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-import vit_tutorial as vt
 from vit_tutorial.weights import convert, loading, proof, timm_models, transformers_models
 
 MODULES = (
@@ -125,23 +122,12 @@ def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.
     return "equal", ""
 
 
-def real(folder: str) -> None:
-    """Load a folder, and say how long it took."""
-    start = time.perf_counter()
-    model, _, preprocess = vt.load(folder)
-    seconds = time.perf_counter() - start
-    print(f"equal: {type(model).__name__} of {model.config.image_size} pixels in {seconds:.1f} s; {preprocess}")
-
-
 def main() -> None:
     """Print a row for each family that has a model refused, then the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="families whose name begins so")
     parser.add_argument("--every", action="store_true", help="each size of each family")
-    parser.add_argument("--folder", help="load this one alone")
     args = parser.parse_args()
-    if args.folder:
-        return real(args.folder)
     transformers.logging.set_verbosity_error()
     rows, seen = [], set[tuple[str, str]]()
     for library, family, name, build, read in [*of_timm(), *of_transformers()]:

@@ -50,7 +50,7 @@ MISSING = {  # code: the package that it asks for, and the extra that brings it
     "from vit_tutorial import plots": ("matplotlib", "plots"),
     "vt.data.photograph()": ("matplotlib", "plots"),
     "vt.load('torchvision/vit_b_16')": ("torchvision", "train"),
-    "vt.load('hf/somebody/model')": ("huggingface_hub", "weights"),
+    "vt.load('somebody/model')": ("huggingface_hub", "weights"),
 }
 EACH = """
 for code in sys.argv[1:]:

@@ -1,12 +1,16 @@
 """Lesson 09: from a published model to ours, proven equal, and back. :func:`load` goes the whole way.
 
-In this order: ``loading``, the name; ``timm_models``, ``torchvision_models`` or ``transformers_models``, what the
-library builds, and the facts that no tensor shows; ``tables``, the names of its tensors; ``convert``, our model of it;
-``proof``, that both are equal.
+Read four files, in this order, to follow ``load("timm/…")``:
 
-Supporting modules: ``assembly`` puts tensors into our models, ``files`` downloads and reads without running code,
-``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and ``pairs`` has both towers of
-CLIP and SigLIP.
+1. ``loading``: the name says who published the model.
+2. ``timm_models``, or ``torchvision_models``, ``transformers_models``: the library builds the model; what it calls its
+   tensors, and the facts that no tensor shows. A family of models is added here.
+3. ``convert``: our model of it.
+4. ``proof``: both compute the same, or the model is refused.
+
+They call ``files``, which downloads and reads without running code; ``tables``, which reads the tables of names in both
+directions; and ``our_models``, which puts tensors into our models. ``checkpoint`` is this package's own folder,
+``export`` goes back to the libraries, and ``pairs`` has both towers of CLIP and SigLIP.
 """
 
 from vit_tutorial.weights.checkpoint import bundled_models, check_savable, save

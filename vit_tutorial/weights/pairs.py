@@ -59,9 +59,7 @@ class Pair:
         return logits.softmax(dim=-1) if self.bias is None else logits.sigmoid()
 
 
-def load_pair(
-    name: str | os.PathLike[str], *, revision: str | None = None, token: str | bool | None = None
-) -> Pair:  # fmt: skip
+def load_pair(name: str | os.PathLike[str], *, revision: str | None = None, token: str | bool | None = None) -> Pair:
     """Both towers of transformers' CLIP or SigLIP, the tokenizer, and the scale and bias of their logits.
 
     Args:
