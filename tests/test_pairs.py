@@ -160,7 +160,7 @@ def test_without_a_text_tower_or_a_tokenizer(tmp_path, refuses):
     pair_folder(tmp_path)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / file).unlink()
-    with refuses(ValueError, "no tokenizer lies beside its weights"):
+    with refuses(ValueError, "no tokenizer with its weights"):
         vt.load_pair(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
     with refuses(ValueError, "transformers can't read its tokenizer"):

@@ -69,7 +69,9 @@ def test_a_model_of_timm_s_goes_back(name):
     same_answers(ours, weights.copy_into(ours, build(2)))
 
 
-@pytest.mark.parametrize("name", ["Dinov2WithRegistersForImageClassification", "CLIPVisionModelWithProjection"])
+@pytest.mark.parametrize(
+    "name", ["Dinov2WithRegistersForImageClassification", "CLIPVisionModelWithProjection", "SiglipVisionModel"]
+)
 def test_a_model_of_transformers_goes_back(name):
     kind = getattr(transformers, name)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32, "patch_size": 8}

@@ -67,13 +67,13 @@ def load(
             - "google/vit-base-patch16-224": a repository on the Hugging Face hub, for transformers, timm or this
               package;
             - a folder with the files of such a repository;
-            - a file of weights, which must be said to be ``like`` something.
+            - a file of weights, with ``like``.
 
         like: what a file of weights is: a name as above, of timm's, torchvision's or transformers', or a folder with a
             config.json of transformers'.
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
         image_size: H = W, or (H, W), in pixels, which the model then takes. Learned positions are resized to it, as the
-            library does; it is set here alone, since the model's config says it.
+            library does.
         revision: of a repository on the hub: a branch, a tag or a commit.
         token: for a repository that isn't public; by default the one that huggingface_hub has.
 
@@ -85,12 +85,11 @@ def load(
         ImportError: the library that published the model isn't installed.
     """
     size = None if image_size is None else as_pair(image_size, "image_size")
+    source = parse_name(name if like is None else like)
     if like is None:
-        source = parse_name(name)
         check_hub_options(source.kind in ("hub", "timm"), name, revision, token)
         loaded = _load_named(source, size, revision, token)
     else:
-        source = parse_name(like)
         check_hub_options(source.kind == "hub", like, revision, token)
         loaded = _load_file(Path(name).expanduser(), source, size, revision, token)
     return _changed(loaded, num_classes, size)
@@ -199,10 +198,12 @@ def _load_folder(folder: Path, name: str, image_size: tuple[int, int] | None) ->
         return checkpoint.read_folder(folder)
     with errors_named(name):
         if "architecture" in settings:
-            return convert_and_prove(timm_models.load_folder(folder, image_size), image_size)
-        if "model_type" in settings:
-            return convert_and_prove(transformers_models.load(folder), image_size)
-    raise ValueError(f"{folder / 'config.json'} is neither this package's, nor transformers' (model_type), nor timm's")
+            published = timm_models.load_folder(folder, image_size)
+        elif "model_type" in settings:
+            published = transformers_models.load(folder)
+        else:
+            raise ValueError("its config.json is neither this package's, nor transformers' (model_type), nor timm's")
+        return convert_and_prove(published, image_size)
 
 
 def _load_file(
@@ -212,18 +213,19 @@ def _load_file(
     files.check_file(file)
     with errors_named(str(file)):
         if like.kind == "timm":
-            return convert_and_prove(timm_models.load_file(file, like.name, image_size), image_size)
-        if like.kind == "torchvision":
-            return convert_and_prove(torchvision_models.load_file(file, like.name), image_size)
-        if like.kind == "hub":
-            folder = files.download(like.name, revision, token)
-            return convert_and_prove(transformers_models.load(folder, files.read(file)), image_size)
-        if like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
-            return convert_and_prove(transformers_models.load(like.path, files.read(file)), image_size)
-    raise ValueError(
-        f"like={like.name!r} is no model of timm's, torchvision's or transformers': {LIKE}; a folder with a model of "
-        "this package or of timm's is loaded by its own name"
-    )
+            published = timm_models.load_file(file, like.name, image_size)
+        elif like.kind == "torchvision":
+            published = torchvision_models.load_file(file, like.name)
+        elif like.kind == "hub":
+            published = transformers_models.load(files.download(like.name, revision, token), files.read(file))
+        elif like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
+            published = transformers_models.load(like.path, files.read(file))
+        else:
+            raise ValueError(
+                f"like={like.name!r} is no model of timm's, torchvision's or transformers': {LIKE}; a folder with a "
+                "model of this package or of timm's is loaded by its own name"
+            )
+        return convert_and_prove(published, image_size)
 
 
 @contextmanager

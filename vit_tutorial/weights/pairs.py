@@ -54,7 +54,7 @@ class Pair:
 
     @torch.inference_mode()
     def probabilities(self, images: Tensor, texts: Sequence[str] | Tensor) -> Tensor:
-        """Of each text for each image, (B, K): they sum to 1 by CLIP's softmax; SigLIP's sigmoid judges each alone."""
+        """Of each text for each image, (B, K): CLIP's softmax, in which they sum to 1, or SigLIP's sigmoid."""
         logits = self.logits(images, texts)  # (B, K)
         return logits.softmax(dim=-1) if self.bias is None else logits.sigmoid()
 
@@ -122,7 +122,7 @@ def tokenizer(folder: Path, config: TextConfig) -> Callable[[Sequence[str]], Ten
     from transformers import AutoTokenizer
 
     if not any(list(folder.glob(name)) for name in files.TOKENIZER):
-        raise ValueError("no tokenizer lies beside its weights: tokenizer.json of the same repository")
+        raise ValueError("there is no tokenizer with its weights: tokenizer.json of the same repository")
     try:
         theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of whatever kind: of a stranger's files

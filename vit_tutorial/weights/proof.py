@@ -113,7 +113,7 @@ def places(expected: Trace, actual: Trace) -> Iterator[tuple[str, Tensor, Tensor
 def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """The largest difference, in standard deviations of what is expected; infinite for another shape or no number.
 
-    Where all that is expected is one and the same number, in its size: a single number has no deviation.
+    A single number, or equal ones, have no deviation: there the difference is divided by their size.
     """
     if actual.shape != expected.shape or not bool(expected.isfinite().all() & actual.isfinite().all()):
         return math.inf
