@@ -158,6 +158,6 @@ def test_what_pip_installs_works_by_itself(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "live.html").read_text("utf-8")
-    assert (ROOT / "vit_tutorial" / "live" / "live.css").read_text("utf-8") in page
+    assert (ROOT / "vit_tutorial" / "live" / "diagram.css").read_text("utf-8") in page
     assert html.script() in page
     assert any((tmp_path / "site" / "bin").glob("vit-tutorial*")) or sys.platform == "win32"

@@ -209,6 +209,7 @@ def test_the_script_is_all_modules_each_after_what_it_imports():
     ("module", "words"),
     [
         ('import all from "./dom.js";\n', ["can't be part of one script", "import all from"]),
+        ('import { make as build } from "./dom.js";\n', ["can't be part of one script", "make as build"]),
         ("const a = 1;\nexport { a };\n", ["can't be part of one script", "export { a };"]),
         ('import { make } from "./dom.js";\nconst make = 1;\n', ["make is declared in two modules"]),
     ],

@@ -1,8 +1,9 @@
 // The page's address. A page of its own has one for each stop of the tour, so that the browser's Back steps back; and
 // a link that is pasted into an open page is obeyed.
 
-import { go } from "./controls.js";
+import { go } from "./choice.js";
 import { linkIn } from "./link.js";
+import { follow } from "./page.js";
 
 const hashOf = (number) => (number ? `#stop=${number + 1}` : "");
 
@@ -32,7 +33,7 @@ export function followAddress(page, tour) {
       Object.assign(state, before);
       go(page, state.station);
       $(".message").textContent = "The link is damaged, or was made for another model: the page stays as it is.";
-      await page.follow();
+      await follow(page);
     }
   }
   window.addEventListener("hashchange", open);

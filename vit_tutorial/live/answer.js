@@ -3,6 +3,7 @@
 import { percent } from "./cells.js";
 import { describe, isArranged, isChanged, isInvisible } from "./changes.js";
 import { make } from "./dom.js";
+import { isTold } from "./story.js";
 
 export const FEW = 12; // classes that all have a place
 const LIKELIEST = 8; // shown of more
@@ -11,14 +12,14 @@ export const best = ({ probabilities }) => probabilities.indexOf(Math.max(...pro
 export const answerOf = ({ classes }, run) => `${classes[best(run)]}, ${percent(run.probabilities[best(run)])}`;
 
 // The page's introduction: what the model is, and what it can answer.
-export function drawSizes({ $, classes, config }) {
+function drawSizes({ $, model: { classes, config } }) {
   const count = classes.length.toLocaleString("en");
   const names = classes.length <= FEW ? `one of these: ${classes.join(", ")}` : `one of ${count} names`;
   const numbers = config.parameters.toLocaleString("en");
   $(".sizes").textContent = `It has ${numbers} learned numbers, and always answers with ${names}.`;
 }
 
-function drawBars({ $, classes, shown: { now, before } }, changed) {
+function drawBars({ $, model: { classes }, shown: { now, before } }, changed) {
   const all = [...classes.keys()];
   const ranked = () => all.sort((a, b) => now.probabilities[b] - now.probabilities[a]).slice(0, LIKELIEST);
   const order = classes.length <= FEW ? all : ranked();
@@ -36,7 +37,7 @@ function drawBars({ $, classes, shown: { now, before } }, changed) {
   });
 }
 
-function difference({ classes, shown: { now, before, of }, sizes }) {
+function difference({ model: { classes, sizes }, shown: { now, before, of } }) {
   const k = best(before);
   const change = `${classes[k]} was ${percent(before.probabilities[k])} and is ${percent(now.probabilities[k])}`;
   const turned = best(now) === k ? "" : `; now it says ${classes[best(now)]}`;
@@ -45,24 +46,30 @@ function difference({ classes, shown: { now, before, of }, sizes }) {
   return `${change}${turned}. ${why}`;
 }
 
-function hint({ state, classes, data, sizes }) {
+function hint({ state, model: { classes, titles, sizes } }) {
   if (isArranged(state.changes)) return "· as the model gets it";
   if (state.sample < 0) return sizes.C === 1 ? "· draw on it" : "· paint on it, or drop one";
-  const title = data.titles[state.sample] ?? "";
+  const title = titles[state.sample] ?? "";
   return title && `· ${classes.includes(title) ? `right answer: ${title}` : title}`;
 }
 
-export function drawAnswer(page) {
-  const { $, past, state } = page;
-  const { now, of } = page.shown;
+function drawAnswer(page) {
+  const { $, past, state, model, shown } = page;
+  const { now, of } = shown;
   const changed = isChanged(of.changes);
   drawBars(page, changed);
-  $(".said").textContent = answerOf(page, now);
-  $(".mini").textContent = `It says ${answerOf(page, now).replace(" %", "\u00a0%")}`;
+  $(".said").textContent = answerOf(model, now);
+  $(".mini").textContent = `It says ${answerOf(model, now).replace(" %", "\u00a0%")}`;
   $(".changed").classList.toggle("hidden", !changed);
-  $(".list").textContent = changed ? `${describe(of.changes, page.states).join("; ")}.` : "";
+  $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
   $(".difference").textContent = difference(page);
   $(".pad .hint").textContent = hint(page);
+  $(".learned").classList.toggle("hidden", !model.states.length || !isTold(page, "learned"));
   $('[data-do="undo"]').disabled = !past.length;
   $('[data-do="reset"]').disabled = !isChanged(state.changes);
+}
+
+export function buildAnswer(page) {
+  drawSizes(page);
+  page.drawers.push(() => drawAnswer(page));
 }

@@ -31,9 +31,10 @@ export const isLight = (pixel) =>
 //   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words below
 //   name(i): what number i is; about, or more: said of all; square: cells are
 //   write(v): a number as it is read
-//   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
-// light([first, last]) frames numbers of one row that another one comes from; light(null) none.
-export function cells({ pixels, say, lightUp }, place, label) {
+//   sources(i): where number i comes from, see sources.js; pointed(i): what follows; chosen: what did last
+// light([first, last]) frames numbers of one row that another one comes from; light() none.
+// The event "lit" says, by name, which numbers of other cells the one that is pointed at comes from.
+export function cells({ pixels, say }, place, label) {
   const canvas = make("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "application");
   canvas.setAttribute("aria-roledescription", "numbers");
@@ -68,8 +69,10 @@ export function cells({ pixels, say, lightUp }, place, label) {
     }
     const { text, lights } = sources?.(at) ?? {};
     reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${write(values[at])}`;
-    lightUp(place, lights);
+    lightUp(lights);
   }
+
+  const lightUp = (lights = {}) => place.dispatchEvent(new CustomEvent("lit", { detail: lights, bubbles: true }));
 
   function frame(element, first, count) {
     const { values, columns } = shown;
@@ -125,14 +128,13 @@ export function cells({ pixels, say, lightUp }, place, label) {
     read();
   }
 
-  const pointedAt = (event) => cellUnder(canvas, [shown.values.length / shown.columns, shown.columns], event);
   function point(event) {
-    at = pointedAt(event);
+    at = cellUnder(canvas, [shown.values.length / shown.columns, shown.columns], event);
     read();
     shown.pointed?.(at);
   }
   function leave() {
-    if (at !== null) lightUp(place);
+    if (at !== null) lightUp({});
     at = null;
     read();
   }
@@ -141,10 +143,8 @@ export function cells({ pixels, say, lightUp }, place, label) {
   canvas.addEventListener("pointerleave", ({ pointerType }) => {
     if (pointerType !== "touch") leave(); // a finger has left when it is lifted, and then its number is read
   });
-  canvas.addEventListener("click", (event) => shown.clicked?.(pointedAt(event)));
   canvas.addEventListener("blur", leave);
   canvas.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && at !== null) shown.clicked?.(at);
     if (hasModifier(event)) return;
     const last = shown.values.length - 1;
     if (event.key in ARROWS) {
@@ -158,6 +158,6 @@ export function cells({ pixels, say, lightUp }, place, label) {
     shown.pointed?.(at);
     say(reading.textContent);
   });
-  light(null);
+  light();
   return { show, light };
 }

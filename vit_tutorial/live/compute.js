@@ -11,18 +11,16 @@ const nextFrame = () => new Promise(requestAnimationFrame);
 export const weightsOf = ({ weights, states }, { learned = null }) =>
   learned === null ? weights : states[learned].weights;
 
-export function pass(page, picture, changes = AS_TRAINED) {
-  const { data, config } = page;
-  const image = normalise(rearrange(picture, data, changes), data);
-  return vit(image, weightsOf(page, changes), config, changes);
+export function pass(model, picture, changes = AS_TRAINED) {
+  const image = normalise(rearrange(picture, model, changes), model);
+  return vit(image, weightsOf(model, changes), model.config, changes);
 }
 
-export const run = (page, picture, changes) => finish(pass(page, picture, changes));
+export const run = (model, picture, changes) => finish(pass(model, picture, changes));
 
-function* bothPasses(page, { picture, changes }) {
-  const { shown } = page;
-  const before = shown.of.picture === picture ? shown.before : yield* pass(page, picture);
-  const now = isChanged(changes) ? yield* pass(page, picture, changes) : before;
+function* bothPasses({ model, shown }, { picture, changes }) {
+  const before = shown.of.picture === picture ? shown.before : yield* pass(model, picture);
+  const now = isChanged(changes) ? yield* pass(model, picture, changes) : before;
   return { now, before, of: { picture, changes } };
 }
 
@@ -49,27 +47,27 @@ export async function inSlices(steps, isWanted) {
 // while a line is drawn: it shows where the pen was a moment ago, and without it nothing would be seen before the pen
 // is lifted.
 export function catchingUp(page, draw) {
-  const { state } = page;
+  const { $, state, shown } = page;
   const isNewest = ({ picture, changes }) => picture === state.picture && changes === state.changes;
   let underWay = null;
 
   async function once() {
-    page.$(".answer").ariaBusy = "true";
+    $(".answer").ariaBusy = "true";
     if (state.isDrawing) await nextFrame();
     const wanted = { picture: state.picture, changes: state.changes };
     const found = await inSlices(bothPasses(page, wanted), () => state.isDrawing || isNewest(wanted));
     if (!found) return;
-    Object.assign(page.shown, found);
+    Object.assign(shown, found);
     draw();
   }
 
   return async () => {
-    while (!isNewest(page.shown.of)) {
+    while (!isNewest(shown.of)) {
       underWay ??= once().finally(() => {
         underWay = null;
       });
       await underWay;
     }
-    page.$(".answer").ariaBusy = "false";
+    $(".answer").ariaBusy = "false";
   };
 }

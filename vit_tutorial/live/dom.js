@@ -6,6 +6,19 @@ export const hasModifier = (event) => event.shiftKey || event.ctrlKey || event.a
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // row, column
 
+export const reveal = (element, block = "nearest") =>
+  element.scrollIntoView({ block, behavior: isStill() ? "auto" : "smooth" });
+
+// The first is chosen.
+export function radios(place, name, contents, choose) {
+  const labels = contents.map((content, i) => {
+    const input = make("input", { type: "radio", name, value: i, checked: i === 0 });
+    input.onchange = () => choose(i);
+    return make("label", {}, input, content);
+  });
+  place.append(...labels);
+}
+
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

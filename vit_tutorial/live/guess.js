@@ -41,8 +41,8 @@ function firstOf({ theName }, values, prefix, says, write) {
 }
 
 const RESULTS = {
-  ask: (page, { scores, prefix }) => firstOf(page, scores, prefix, "fits best", digits),
-  look: (page, { shares, prefix }) => firstOf(page, shares, prefix, "has most", percent),
+  ask: (model, { scores, prefix }) => firstOf(model, scores, prefix, "fits best", digits),
+  look: (model, { shares, prefix }) => firstOf(model, shares, prefix, "has most", percent),
   take(_, { shares }) {
     const count = halfCount(shares);
     return count === 1 ? "one token gives half of it or more" : `${count} tokens give half of it`;
@@ -50,13 +50,13 @@ const RESULTS = {
 };
 
 // What a part of attention came to, and what became of the reader's guess at it.
-export function resultOf(page, part, stage) {
-  const result = RESULTS[part](page, stage);
+export function resultOf({ model, state, stops }, part, stage) {
+  const result = RESULTS[part](model, stage);
   const text = result[0].toUpperCase() + result.slice(1);
-  const { guess, stop } = page.state;
-  if (guess === null || page.stops[stop].watch !== part) return `${text}.`;
+  const { guess, stop } = state;
+  if (guess === null || stops[stop].watch !== part) return `${text}.`;
   const { choices, right } = GUESSES[part];
   if (guess === right(stage)) return `${text}: as you guessed.`;
-  const name = choices ? choices[guess] : `${page.theName(guess)}, ${digits(stage.scores[guess])}`;
+  const name = choices ? choices[guess] : `${model.theName(guess)}, ${digits(stage.scores[guess])}`;
   return `${text}. You guessed ${name}.`;
 }

@@ -26,7 +26,8 @@ from vit_tutorial.plots import PALETTE
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
-IMPORT = re.compile(r'^import \{[^}]*\} from "(.+?)";\n', re.MULTILINE)
+STYLES = ("base", "layout", "diagram", "stations", "screens")  # a later one wins
+IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "(.+?)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=async |function|const |class )", re.MULTILINE)
 DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 
@@ -116,7 +117,9 @@ def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
         data: what the script reads, as JSON.
         figures: what :func:`figure` returns, to be shown without the script.
     """
-    markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
+    names = ("live.html", *(f"{name}.css" for name in STYLES))
+    markup, *styles = (files("vit_tutorial.live").joinpath(name).read_text("utf-8") for name in names)
+    style = "\n".join(styles)
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
         f'<div data-vit-live="1" data-lm-suppress-shortcuts="true">\n'

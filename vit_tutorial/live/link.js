@@ -5,17 +5,14 @@ import { bytes } from "./dom.js";
 const textOf = (values, white) => btoa(String.fromCharCode(...Uint8Array.from(values, (v) => Math.round(white * v))));
 
 // Tells models apart: a link is for one.
-function idOf({ data }) {
-  const letters = [...data.weights.values.slice(-4000)];
-  return letters.reduce((hash, letter) => (31 * hash + letter.charCodeAt(0)) >>> 0, 7).toString(36);
-}
+const idOf = ({ id }) => [...id].reduce((hash, letter) => (31 * hash + letter.charCodeAt(0)) >>> 0, 7).toString(36);
 
-function pack(page) {
-  const { sample, changes, station, token, layer, head, picture, stop, isAway, isWhole } = page.state;
-  const packed = { id: idOf(page), sample, changes, station, token, layer, head, stop, isAway, isWhole };
+function pack({ state, model, pad }) {
+  const { sample, changes, station, token, layer, head, picture, stop, isAway, isWhole } = state;
+  const packed = { id: idOf(model), sample, changes, station, token, layer, head, stop, isAway, isWhole };
   if (sample < 0) {
-    packed.picture = textOf(picture, page.white);
-    packed.ink = textOf(page.pad.ink(), 255); // finer than the picture
+    packed.picture = textOf(picture, model.white);
+    packed.ink = textOf(pad.ink(), 255); // finer than the picture
   }
   const text = btoa(JSON.stringify(packed));
   return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
@@ -29,10 +26,10 @@ function numbersOf(text, white, count) {
 }
 
 // The state that a link holds, and the ink of its drawing; an Error if it is damaged, or of another model.
-function unpackLink(page, text) {
-  const { samples, white, pad } = page;
+function unpackLink({ model, pad }, text) {
+  const { samples, white } = model;
   const { id, picture, ink, ...state } = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
-  if (id !== idOf(page)) throw new Error("of another model");
+  if (id !== idOf(model)) throw new Error("of another model");
   if (state.sample >= 0) return { state: { ...state, picture: samples[state.sample] }, ink: samples[state.sample] };
   const drawn = numbersOf(picture, white, samples[0].length);
   return { state: { ...state, picture: drawn }, ink: numbersOf(ink, 255, pad.ink().length) };

@@ -4,6 +4,7 @@
 import { toggled } from "./changes.js";
 import { clamp, hasModifier, make } from "./dom.js";
 import { AFTER, BEFORE, EDGE, frameOf, linesOf, partsOfMap, planOf, reachOf } from "./map_layout.js";
+import { change, draw } from "./page.js";
 import { isTold, reached } from "./story.js";
 import { drawThumbnails } from "./thumbnails.js";
 
@@ -20,60 +21,54 @@ function captionsOf(plan) {
   });
 }
 
-function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, look, step }) {
-  const button = make("button", { type: "button", className: `part ${look ?? ""}`, tabIndex: -1 });
+function buttonOf(plan, { a, c, w, h, text, part, label, to, head, look, step }, press) {
+  const button = make("button", { type: "button", className: `part ${look ?? ""}`, tabIndex: -1, onclick: press });
   const [x, y] = plan.place(a, c);
   Object.assign(button.style, { left: `${x}px`, top: `${y}px`, width: `${w}px`, height: `${h}px` });
   if (["picture", "patches", "tokens"].includes(look) || head !== undefined) button.append(make("canvas"));
   button.append(make("span", { textContent: text }));
   button.setAttribute("aria-label", label);
   Object.assign(button.dataset, { to }, part && { part }, step !== undefined && { step });
-  button.onclick = () => {
-    if (page.state.isCutting && part) page.cut(part);
-    else page.walk(to, { layer, head });
-  };
   return button;
 }
 
-// Lays the map out for the width that there is.
-function lay(page) {
-  const { $, sizes, map } = page;
-  const width = Math.floor($(".map").clientWidth);
-  if (!width || map.width === width) return;
-  const plan = planOf(sizes, width);
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("width", String(plan.size[0]));
-  svg.setAttribute("height", String(plan.size[1]));
-  const lines = linesOf(plan).map((line) => {
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", line.d);
-    svg.append(path);
-    return { ...line, path };
-  });
-  const frames = plan.blocks.map((layer) => {
-    const frame = document.createElementNS(SVG, "rect");
-    svg.prepend(frame);
-    for (const [name, value] of Object.entries(frameOf(plan, layer))) frame.setAttribute(name, String(value));
-    return frame;
-  });
-  const parts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(page, plan, part) }));
-  parts[0].button.tabIndex = 0; // arrow keys lead to the others
-  const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
-  Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
-  const captions = captionsOf(plan);
-  Object.assign(map, { width, plan, lines, frames, parts, captions });
-  inner.append(svg, ...captions.map(({ element }) => element), ...parts.map(({ button }) => button));
-  $(".map").replaceChildren(inner);
+// The lines, and the grounds that blocks stand on.
+function svgOf(plan) {
+  const draw = (tag, attributes) => {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+    return element;
+  };
+  const frames = plan.blocks.map((layer) => draw("rect", frameOf(plan, layer)));
+  const lines = linesOf(plan).map((line) => ({ ...line, path: draw("path", { d: line.d }) }));
+  const svg = draw("svg", { width: plan.size[0], height: plan.size[1] });
+  svg.append(...frames, ...lines.map(({ path }) => path));
+  return { svg, frames, lines };
 }
 
-function walkWith(page, event) {
-  const buttons = page.map.parts.map(({ button }) => button).filter((button) => !button.matches(".hidden"));
+// The diagram for a width, put in its place; press(part): what a click does.
+function lay({ $, model }, width, press) {
+  const plan = planOf(model.sizes, width);
+  const { svg, frames, lines } = svgOf(plan);
+  const parts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(plan, part, () => press(part)) }));
+  parts[0].button.tabIndex = 0; // arrow keys lead to the others
+  const captions = captionsOf(plan);
+  const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
+  Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
+  inner.append(svg, ...captions.map(({ element }) => element), ...parts.map(({ button }) => button));
+  $(".map").replaceChildren(inner);
+  return { width, plan, lines, frames, parts, captions };
+}
+
+// Keys on a part: arrows lead to the next one, x cuts it.
+function walkWith(event, parts, cut) {
+  const buttons = parts.map(({ button }) => button).filter((button) => !button.matches(".hidden"));
   const at = buttons.indexOf(event.target);
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   const ends = { Home: 0, End: buttons.length - 1 };
   if (at < 0 || hasModifier(event)) return;
   const { part } = event.target.dataset;
-  if (["x", "Delete"].includes(event.key) && part) page.cut(part);
+  if (["x", "Delete"].includes(event.key) && part) cut(part);
   if (!by && !(event.key in ends)) return;
   event.preventDefault();
   const next = ends[event.key] ?? clamp(at + by, 0, buttons.length - 1);
@@ -82,31 +77,8 @@ function walkWith(page, event) {
   buttons[next].focus();
 }
 
-export function buildMap(page) {
-  const { $, $$, state } = page;
-  page.cut = (part) => {
-    const { off } = state.changes;
-    const top = () => $(".map").getBoundingClientRect().top;
-    const was = top();
-    page.change({ off: toggled(off, part) }).then(() => window.scrollBy(0, top() - was)); // it stays under the pointer
-  };
-  for (const input of $$('[name="cutting"]')) {
-    input.onchange = () => {
-      state.isCutting = input.value === "cut";
-      page.draw();
-    };
-  }
-  for (const button of $$(".also [data-to]")) button.onclick = () => page.walk(button.dataset.to);
-  $(".map").addEventListener("keydown", (event) => walkWith(page, event));
-  lay(page);
-  new ResizeObserver(() => {
-    lay(page);
-    page.draw();
-  }).observe($(".map"));
-}
-
 // Whether a part, or one that it is in, is off; not a shortcut in a block that is: tokens pass such a block.
-export function isOff(off, part) {
+function isOff(off, part) {
   if (part.endsWith(".residual")) return off.includes(part) && !off.includes(part.split(".", 2).join("."));
   return off.some((other) => part === other || part.startsWith(`${other}.`));
 }
@@ -127,8 +99,8 @@ function drawPart({ state }, { button, part, label, to, layer, head }) {
 }
 
 // Hides what the story hasn't come to yet.
-function grow(page) {
-  const { $, map } = page;
+function grow(page, map) {
+  const { $ } = page;
   const { plan } = map;
   const reach = reachOf(plan, reached(page));
   for (const { a, element } of map.captions) element.classList.toggle("hidden", a > reach);
@@ -149,23 +121,53 @@ function grow(page) {
   $(".key span").classList.toggle("hidden", !isTold(page, "layers"));
 }
 
-export function drawMap(page, scene) {
-  const { $$, map, state } = page;
-  if (!map.parts) return;
+function drawMap(page, map, scene) {
+  const { $, $$, state } = page;
   const { off } = state.changes;
   for (const input of $$('[name="cutting"]')) input.checked = (input.value === "cut") === state.isCutting;
   for (const button of $$(".also [data-to]")) {
     button.ariaCurrent = button.dataset.to === state.station ? "true" : null;
   }
-  page.$(".map").classList.toggle("cutting", state.isCutting);
+  $(".map").classList.toggle("cutting", state.isCutting);
   for (const { path, parts } of map.lines) {
-    path.classList.toggle(
-      "cut",
-      parts.some((part) => isOff(off, part)),
-    );
+    const isCut = parts.some((part) => isOff(off, part));
+    path.classList.toggle("cut", isCut);
   }
   map.frames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
   for (const part of map.parts) drawPart(page, part);
-  grow(page);
-  drawThumbnails(page, scene);
+  grow(page, map);
+  drawThumbnails(page, scene, map.parts);
+}
+
+// walk(station, {layer, head}): leaves the tour for a part.
+export function buildMap(page, walk) {
+  const { $, $$, state, drawers } = page;
+  let map = null; // how it is laid out, and its elements; none before it has a width
+
+  function cut(part) {
+    const top = () => $(".map").getBoundingClientRect().top;
+    const was = top();
+    const changed = change(page, { off: toggled(state.changes.off, part) });
+    changed.then(() => window.scrollBy(0, top() - was)); // it stays under the pointer
+  }
+
+  function press({ part, to, layer, head }) {
+    if (state.isCutting && part) cut(part);
+    else walk(to, { layer, head });
+  }
+
+  for (const input of $$('[name="cutting"]')) {
+    input.onchange = () => {
+      state.isCutting = input.value === "cut";
+      draw(page);
+    };
+  }
+  for (const button of $$(".also [data-to]")) button.onclick = () => walk(button.dataset.to);
+  $(".map").addEventListener("keydown", (event) => walkWith(event, map.parts, cut));
+  drawers.push((scene) => {
+    const width = Math.floor($(".map").clientWidth);
+    if (width && map?.width !== width) map = lay(page, width, press);
+    if (map) drawMap(page, map, scene);
+  });
+  new ResizeObserver(() => draw(page)).observe($(".map"));
 }

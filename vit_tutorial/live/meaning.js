@@ -2,17 +2,18 @@
 
 import { blockName, headName } from "./changes.js";
 import { bytes, drawFrame, make } from "./dom.js";
+import { draw } from "./page.js";
 
 const SIDE = 100; // pixels of a shown picture, about
 
 // A part's number in the list: rows of E, then each block's hidden units and heads.
 const NUMBERS = {
-  row: (s) => s.followed,
+  row: (s) => s.rowOfE,
   unit: ({ D, M, h, layer, unit }) => D + layer * (M + h) + unit,
   head: ({ D, M, h, layer, head }) => D + layer * (M + h) + M + head,
 };
 const NAMES = {
-  row: (s) => `Number ${s.followed} of the token`,
+  row: (s) => `Number ${s.rowOfE} of the token`,
   unit: (s) => `Unit ${s.unit} of ${blockName(s.layer)}`,
   head: (s) => `In ${blockName(s.layer)}, ${headName(s.head)}`,
 };
@@ -26,21 +27,8 @@ const DOES = {
   },
 };
 
-export function buildMeaning(page) {
-  const { $$, data } = page;
-  if (!data.meaning) {
-    for (const element of $$("[data-meaning]")) element.remove(); // there were too few pictures to try the model on
-    return;
-  }
-  const { sheet, shown, places } = data.meaning;
-  page.meaning.places = new Uint16Array(bytes(places).buffer); // (parts, shown, 2): a picture, a patch
-  for (const place of $$("[data-meaning] .seen")) place.append(...Array.from({ length: shown }, () => make("canvas")));
-  page.meaning.sheet = make("img", { src: sheet });
-  page.meaning.sheet.decode().then(page.draw, () => {});
-}
-
 // The picture with a frame around the patch, so that all of it is seen.
-function drawSeen({ meaning: { sheet }, sizes, config, data, blue }, canvas, [picture, patch]) {
+function drawSeen({ sizes, config, meaning }, sheet, colour, canvas, [picture, patch]) {
   const { W, H, columns } = sizes;
   const ratio = window.devicePixelRatio || 1;
   const scale = Math.max(1, Math.round((SIDE * ratio) / Math.max(W, H)));
@@ -48,31 +36,50 @@ function drawSeen({ meaning: { sheet }, sizes, config, data, blue }, canvas, [pi
   Object.assign(canvas, { width: W * scale + 2 * edge, height: H * scale + 2 * edge });
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
-  const { across } = data.meaning;
+  const { across } = meaning;
   const [x, y] = [W * (picture % across), H * Math.floor(picture / across)];
   context.drawImage(sheet, x, y, W, H, edge, edge, W * scale, H * scale);
   const [P, Q] = config.patch_size;
   const [left, top] = [(patch % columns) * Q, Math.floor(patch / columns) * P];
   const outside = 4 * ratio;
   const corner = [left, top].map((side) => edge + side * scale - outside);
-  drawFrame(context, [...corner, Q * scale + 2 * outside, P * scale + 2 * outside], blue, 3);
+  drawFrame(context, [...corner, Q * scale + 2 * outside, P * scale + 2 * outside], colour, 3);
 }
 
 // Fills what the open station has of it.
-export function drawMeaning(page, scene) {
-  const { sheet, places } = page.meaning;
-  if (!sheet?.naturalWidth) return;
-  const { shown, count } = page.data.meaning;
-  for (const step of page.$$(`[data-station="${page.state.station}"] [data-meaning]`)) {
+function drawMeaning({ $$, model, state, colourOf }, scene, sheet, places) {
+  const { shown, count } = model.meaning;
+  for (const step of $$(`[data-station="${state.station}"] [data-meaning]`)) {
     const kind = step.dataset.meaning;
     const start = 2 * shown * NUMBERS[kind](scene);
     const text = `${NAMES[kind](scene)} ${DOES[kind](scene)}`;
     step.querySelector("h4").textContent = text;
     step.querySelector(".note span").textContent = `${count} pictures`;
     step.querySelectorAll("canvas").forEach((canvas, i) => {
-      drawSeen(page, canvas, places.subarray(start + 2 * i, start + 2 * i + 2));
+      const [picture, patch] = places.subarray(start + 2 * i, start + 2 * i + 2);
+      drawSeen(model, sheet, colourOf("--query"), canvas, [picture, patch]);
       canvas.setAttribute("role", "img");
-      canvas.setAttribute("aria-label", `${text}: ${i + 1} of ${shown}`);
+      const place = model.placeOf(model.sizes.prefix + patch);
+      canvas.setAttribute("aria-label", `${text}: ${i + 1} of ${shown}, at ${place}`);
     });
   }
+}
+
+export function buildMeaning(page) {
+  const { $$, model, drawers } = page;
+  if (!model.meaning) {
+    for (const element of $$("[data-meaning]")) element.remove(); // there were too few pictures to try the model on
+    return;
+  }
+  const { shown } = model.meaning;
+  const places = new Uint16Array(bytes(model.meaning.places).buffer); // (parts, shown, 2): a picture, a patch
+  for (const place of $$("[data-meaning] .seen")) place.append(...Array.from({ length: shown }, () => make("canvas")));
+  const sheet = make("img", { src: model.meaning.sheet });
+  drawers.push((scene) => {
+    if (sheet.naturalWidth) drawMeaning(page, scene, sheet, places);
+  });
+  sheet.decode().then(
+    () => draw(page),
+    () => {},
+  );
 }

@@ -1,19 +1,21 @@
 // The picture in patches: one token is chosen, and every station follows it.
 
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, make, sharpen } from "./dom.js";
+import { draw } from "./page.js";
 import { paint, rearrange } from "./pictures.js";
 import { isGuessingPatch, isTold } from "./story.js";
 
 // Patch n of the picture, as large as a box.
-export function drawPatch({ scratch, config, sizes }, context, n, box) {
+export function drawPatch({ arranged, model: { config, sizes } }, context, n, box) {
   const [P, Q] = config.patch_size;
   const [row, column] = [Math.floor(n / sizes.columns), n % sizes.columns];
-  context.drawImage(scratch, column * Q, row * P, Q, P, ...box);
+  context.drawImage(arranged, column * Q, row * P, Q, P, ...box);
 }
 
 // The picture cut into patches, the chosen one in a frame.
 export function drawPatches(page, canvas) {
-  const { config, state, sizes } = page;
+  const { state, colourOf } = page;
+  const { config, sizes } = page.model;
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
   const gap = Math.max(1, Math.round(canvas.width / sizes.columns / 24));
@@ -22,26 +24,27 @@ export function drawPatches(page, canvas) {
     drawPatch(page, context, n, [x + gap, y + gap, w - 2 * gap, h - 2 * gap]);
   }
   if (state.token >= sizes.prefix) {
-    drawFrame(context, cellBox(canvas, config.grid, state.token - sizes.prefix), page.blue, 3);
+    drawFrame(context, cellBox(canvas, config.grid, state.token - sizes.prefix), colourOf("--query"), 3);
   }
 }
 
 // With a frame around a pixel of the chosen patch, [row, column] in it, if one is pointed at.
 export function drawPicker(page, pixel = null) {
-  const { $, config, sizes, state } = page;
+  const { $, model, state, arranged, colourOf } = page;
+  const { config, sizes, at, tokenName, placeOf } = model;
   const canvas = $(".picker canvas");
-  paint(page.scratch, rearrange(state.picture, page.data, state.changes), config.shape);
+  paint(arranged, rearrange(state.picture, model, state.changes), config.shape);
   if (!sharpen(canvas)) return;
   drawPatches(page, canvas);
   if (pixel) {
-    const [row, column] = page.at(state.token).map((n, i) => n * config.patch_size[i] + pixel[i]);
+    const [row, column] = at(state.token).map((n, i) => n * config.patch_size[i] + pixel[i]);
     const cell = cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column);
-    drawFrame(canvas.getContext("2d"), cell, page.colourOf("--position"), 3);
+    drawFrame(canvas.getContext("2d"), cell, colourOf("--position"), 3);
   }
-  $(".picker .dot").classList.toggle("of-class-token", state.token < page.sizes.prefix);
+  $(".picker .dot").classList.toggle("of-class-token", state.token < sizes.prefix);
   $(".special").classList.toggle("hidden", !isTold(page, "positions"));
-  $(".picker .name").textContent = page.tokenName(state.token);
-  $(".picker .place").textContent = page.placeOf(state.token);
+  $(".picker .name").textContent = tokenName(state.token);
+  $(".picker .place").textContent = placeOf(state.token);
   [...$(".special").children].forEach((button, token) => {
     button.ariaPressed = String(token === state.token);
   });
@@ -49,18 +52,18 @@ export function drawPicker(page, pixel = null) {
 
 // The token that the page follows; while the reader guesses a patch, the guess, which counts once it is final.
 export function chooseToken(page, token, isFinal = true) {
-  const { state } = page;
-  page.say(`${isGuessingPatch(page) ? "Your guess: " : ""}${page.tokenName(token)}, ${page.placeOf(token)}`);
-  if (!isGuessingPatch(page)) {
-    if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
-  } else if (isFinal) page.watch.answer(token);
-  else state.guess = token;
-  page.draw();
+  const { state, model, say } = page;
+  const isGuess = isGuessingPatch(page);
+  say(`${isGuess ? "Your guess: " : ""}${model.tokenName(token)}, ${model.placeOf(token)}`);
+  if (isGuess) Object.assign(state, { guess: token, hasGuessed: isFinal });
+  else if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
+  draw(page);
 }
 
 // The token beside the chosen one; those before the patches are above them.
 function neighbour(page, [down, right]) {
-  const { sizes, state, at } = page;
+  const { state, model } = page;
+  const { at, sizes } = model;
   const { prefix, rows, columns } = sizes;
   const token = isGuessingPatch(page) ? (state.guess ?? 0) : state.token;
   const [row, column] = token < prefix ? [-1, 0] : at(token);
@@ -69,7 +72,8 @@ function neighbour(page, [down, right]) {
 }
 
 export function buildPicker(page) {
-  const { $, config, sizes } = page;
+  const { $, $$, state, drawers, previews } = page;
+  const { config, sizes } = page.model;
   const canvas = $(".picker canvas");
   canvas.style.aspectRatio = `${sizes.W} / ${sizes.H}`;
   if (sizes.prefix) {
@@ -83,12 +87,19 @@ export function buildPicker(page) {
   for (const picture of [canvas, $(".stage")]) {
     picture.addEventListener("keydown", (event) => {
       if (hasModifier(event)) return;
-      const { guess } = page.state;
+      const { guess } = state;
       if (event.key === "Enter" && isGuessingPatch(page) && guess !== null) chooseToken(page, guess);
       if (!(event.key in ARROWS)) return;
       event.preventDefault();
       chooseToken(page, neighbour(page, ARROWS[event.key]), false);
     });
   }
-  new ResizeObserver(page.draw).observe(canvas);
+  previews.push(() => drawPicker(page));
+  drawers.push(() => {
+    drawPicker(page);
+    const isPatch = state.token >= sizes.prefix;
+    for (const element of $$(".of-patch")) element.classList.toggle("hidden", !isPatch);
+    for (const element of $$(".of-class")) element.classList.toggle("hidden", isPatch);
+  });
+  new ResizeObserver(() => draw(page)).observe(canvas);
 }

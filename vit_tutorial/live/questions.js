@@ -11,7 +11,7 @@ const hasTurned = ({ now, before }) => best(now) !== best(before);
 const isOneOff = ({ changes }, pattern) => changes.off.length === 1 && pattern.test(changes.off[0]);
 
 // The largest share that the followed token takes from a patch, in the chosen head.
-function largestShare({ shown, state, sizes }) {
+function largestShare({ shown, state, model: { sizes } }) {
   const { weights } = shown.now.blocks[state.layer].attention.heads[state.head];
   return largest(rowOf(weights, state.token, sizes.T).subarray(sizes.prefix));
 }
@@ -41,29 +41,31 @@ const QUESTIONS = [
 ];
 
 // Where a reader goes on: a picture of their own where this model takes one, and other pages.
-function buildDoors({ $, data, isOfDigits }) {
+function buildDoors({ $, model: { doors, isOfDigits } }) {
   const own = make("button", { type: "button", textContent: "A picture of your own" });
   own.onclick = () => $("input[type=file]").click();
-  const links = Object.entries(data.doors).map(([textContent, href]) => make("a", { textContent, href }));
+  const links = Object.entries(doors).map(([textContent, href]) => make("a", { textContent, href }));
   const other = "vit-tutorial live --weights photographs writes such a page for photographs; lesson 01 builds patches.";
   $(".doors").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 
 export function buildQuestions(page) {
-  const { $ } = page;
+  const { $, drawers } = page;
   buildDoors(page);
   const items = QUESTIONS.map(({ text }) => make("li", {}, make("span", { textContent: text }), make("b")));
   $(".questions").replaceChildren(...items);
+  drawers.push(() => drawQuestions(page));
 }
 
 // Notes which questions what is shown answers, and how; an answer stays.
-export function drawQuestions(page) {
-  const { now, before, of } = page.shown;
-  [...page.$(".questions").children].forEach((item, i) => {
+function drawQuestions(page) {
+  const { $, model, say, shown } = page;
+  const { now, before, of } = shown;
+  [...$(".questions").children].forEach((item, i) => {
     if (item.className || !QUESTIONS[i].is({ changes: of.changes, now, before }, page)) return;
     item.className = "done";
-    const change = describe(of.changes, page.states).join(", ");
-    item.lastChild.textContent = ` ✓ ${change}: ${answerOf(page, before)} → ${answerOf(page, now)}`;
-    page.say(`Answered: ${item.textContent}`);
+    const change = describe(of.changes, model.states).join(", ");
+    item.lastChild.textContent = ` ✓ ${change}: ${answerOf(model, before)} → ${answerOf(model, now)}`;
+    say(`Answered: ${item.textContent}`);
   });
 }

@@ -58,9 +58,3 @@ export function softmaxOf(name, values, isFine) {
     lights: { [name]: [i, i] },
   });
 }
-
-// What lights up in the cells beside a place: nothing, if nothing is pointed at.
-export function lightUp({ views }, place, lights = {}) {
-  const station = place.closest(".station");
-  for (const view of views) if (view.station === station) view.light(lights[view.name] ?? null);
-}

@@ -73,12 +73,12 @@ function drawStrip(context, values, most, pixels, [x, y, width, height]) {
 
 // A token's tile: its patch.
 function drawTile({ context, page, layout }, token) {
-  const { colourOf, sizes } = page;
+  const { colourOf, model } = page;
   const { tile, tileOf } = layout;
   const [x, y] = tileOf(token);
   const box = [x + 1, y + 1, tile - 2, tile - 2];
-  if (token >= sizes.prefix) {
-    drawPatch(page, context, token - sizes.prefix, box);
+  if (token >= model.sizes.prefix) {
+    drawPatch(page, context, token - model.sizes.prefix, box);
     return;
   }
   context.fillStyle = colourOf("--fill");
@@ -94,7 +94,7 @@ function drawNumber({ context, page, scene, layout, moment }, token) {
   const isShare = moment.squeezed > 0.5;
   const heat = Math.min(255, (255 * share) / largest(scene.shares.subarray(scene.prefix)));
   const level = isShare ? heat : 127.5 + (127.5 * score) / largestSize(scene.scores);
-  const pixel = page.pixels[isShare ? "heat" : "signed"][Math.round(level)];
+  const pixel = page.model.pixels[isShare ? "heat" : "signed"][Math.round(level)];
   const ring = clamp((tile - NUMBER) / 2, 2, RING * tile);
   const edge = ring + 0.3 * tile * Math.sin(Math.PI * moment.squeezed); // it is squeezed, and comes back
   const [x, y] = tileOf(token);
@@ -107,7 +107,7 @@ function drawNumber({ context, page, scene, layout, moment }, token) {
 }
 
 // Where each token's share lies in the bar of all of them, [top, height]: in the order of the tokens.
-export function segmentsOf(shares, { top, bottom }) {
+function segmentsOf(shares, { top, bottom }) {
   let y = top;
   return Array.from(shares, (share) => {
     const segment = [y, share * (bottom - top)];
@@ -146,7 +146,7 @@ function drawQuestion({ context, page, scene, layout, moment }) {
   const { tile, tileOf, left } = layout;
   const [x, y] = tileOf(moment.current);
   const at = [left + way * (x - left), LABEL + way * (y + tile / 2 - LABEL), tile, BAR];
-  drawStrip(context, scene.q, largestSize(scene.q), page.pixels.signed, at);
+  drawStrip(context, scene.q, largestSize(scene.q), page.model.pixels.signed, at);
   context.strokeStyle = page.colourOf("--q");
   context.strokeRect(...at);
 }
@@ -158,12 +158,12 @@ function drawLists({ context, page, scene, layout, moment }) {
   const { current, isAsking } = moment;
   const draw = (label, values, y, colour, most) => {
     drawText(context, [label], left, y + LABEL / 2, { colour: page.colourOf(colour), bold: true, width: strip });
-    drawStrip(context, values, most, page.pixels.signed, [left, y + LABEL, strip, STRIP_HEIGHT]);
+    drawStrip(context, values, most, page.model.pixels.signed, [left, y + LABEL, strip, STRIP_HEIGHT]);
   };
-  draw(`q of ${page.tokenName(token)}`, q, 0, "--q", largestSize(q));
+  draw(`q of ${page.model.tokenName(token)}`, q, 0, "--q", largestSize(q));
   if (!(current >= 0)) return;
   const [name, rows, colour] = isAsking ? ["k", k, "--k"] : ["v", v, "--v"];
-  const label = `${name} of ${page.tokenName(current)}`;
+  const label = `${name} of ${page.model.tokenName(current)}`;
   draw(label, rowOf(rows, current, q.length), LABEL + STRIP_HEIGHT + 8, colour, largestSize(rows));
 }
 
@@ -178,7 +178,7 @@ function drawSums({ context, page, scene, layout, moment }) {
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
   drawText(context, ["takes"], left, top + LABEL / 2, { colour: page.colourOf("--text"), bold: true });
-  drawStrip(context, sums, largestSize(scene.sums), page.pixels.signed, [
+  drawStrip(context, sums, largestSize(scene.sums), page.model.pixels.signed, [
     left,
     top + LABEL,
     width,
@@ -198,7 +198,7 @@ function drawFrames({ context, page, scene, layout }) {
 
 // scene: {prefix, token, guess, q (d), k and v (T, d), scores and shares (T), sums (d), flows: 0 where the head is off}.
 export function drawStage(page, canvas, scene, beat) {
-  const layout = layoutOf(canvas.clientWidth, page.sizes);
+  const layout = layoutOf(canvas.clientWidth, page.model.sizes);
   canvas.style.height = `${layout.height}px`;
   const context = sharpen(canvas);
   if (!context) return;

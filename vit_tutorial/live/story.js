@@ -102,8 +102,8 @@ const STORY = [
     watch: "look",
     follow: "class",
     text: ({ click }) =>
-      "Its q times a k is a score. Softmax makes shares of the scores. Guess: how large is the largest? " +
-      `Then ${click.toLowerCase()} another patch: where does that one look?`,
+      "Its q times a k, summed, is a score. Softmax makes shares of them. Guess: how large is the largest? " +
+      `Then ${click.toLowerCase()} another patch: where does it look?`,
   },
   {
     station: "attention",
@@ -139,7 +139,7 @@ const STORY = [
     asks: ['[data-meaning="unit"]'],
     text: ({ M, point, isTried }) =>
       `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
-      `The better one fits, the more it adds of its own list. ${point} one: ${isTried ? "what switches it on" : "is it on, above 0"}?`,
+      `The better a unit fits, the more of its list it adds to the token. ${point} one: ${isTried ? "what switches it on" : "is it on, above 0"}?`,
   },
   {
     station: "layers",
@@ -160,7 +160,7 @@ const STORY = [
   {
     station: "layers",
     tells: "learned",
-    spot: ".learned",
+    spot: ".answer",
     text: ({ hasStates }) =>
       hasStates &&
       "All its numbers began as noise. An epoch of training shows it each of a thousand digits once. " +
@@ -178,21 +178,24 @@ const STORY = [
     station: "what-if",
     spot: "[data-spot=questions]",
     offers: ["reset", "shuffle"],
-    text: () => "You have met every part. Five questions are left: answer them by acting. Then take a door.",
+    text: ({ hasDoors }) =>
+      "You have met every part. Five questions are left: answer them by acting. " +
+      (hasDoors ? "Then take a door." : "Then go on, as the last line says."),
   },
 ];
 
 // What the sentences say of this model.
-function factsOf({ sizes, config, classes, data, isOfDigits }) {
+function wordsOf({ sizes, config, classes, meaning, states, doors, isOfDigits }) {
   const hasClassToken = sizes.prefix > 0;
   return {
     ...sizes,
     K: classes.length,
     canDraw: isOfDigits && sizes.H <= 32,
-    isTried: Boolean(data.meaning),
+    isTried: Boolean(meaning),
     hasPositions: config.position !== "none",
     hasClassToken,
-    hasStates: data.states.length > 0,
+    hasStates: states.length > 0,
+    hasDoors: Object.keys(doors).length > 0,
     aToken: hasClassToken ? "the class token" : "your patch",
     read: config.pool === "cls" ? "the class token only" : "the mean of all patches",
     point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
@@ -201,7 +204,7 @@ function factsOf({ sizes, config, classes, data, isOfDigits }) {
 }
 
 // The story of this model: its stops, each with its text.
-export function storyOf(page) {
-  const facts = factsOf(page);
-  return STORY.map((stop) => ({ ...stop, text: stop.text(facts) })).filter(({ text }) => text);
+export function storyOf(model) {
+  const words = wordsOf(model);
+  return STORY.map((stop) => ({ ...stop, text: stop.text(words) })).filter(({ text }) => text);
 }

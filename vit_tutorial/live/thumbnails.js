@@ -9,37 +9,36 @@ import { drawPatches } from "./picker.js";
 import { paint, tint } from "./pictures.js";
 
 // Where the chosen token looks.
-export function tintAttention(canvas, { pixels }, { token, T, prefix, columns }, { weights }) {
+export function tintAttention(canvas, pixels, { token, T, prefix, columns }, { weights }) {
   const shares = rowOf(weights, token, T).subarray(prefix);
   const most = largest(shares);
   tint(canvas, shares, columns, pixels.heat, (share) => share / most);
 }
 
 const LOOKS = {
-  picture(canvas, { config }, { picture }) {
+  picture(canvas, _, { picture, config }) {
     paint(canvas, picture, config.shape);
   },
   patches(canvas, page) {
     if (sharpen(canvas)) drawPatches(page, canvas);
   },
-  tokens(canvas, { pixels }, { run, D }) {
+  tokens(canvas, { model: { pixels } }, { run, D }) {
     const { tokens } = run.embed;
     const most = 0.5 * largestSize(tokens);
     tint(canvas, tokens, D, pixels.signed, (v) => Math.min(1, Math.max(0, 0.5 + (0.5 * v) / most)));
   },
 };
 
-export function drawThumbnails(page, scene) {
-  const { config, classes } = page;
-  const { run, weights, isBlockOn } = scene;
+export function drawThumbnails(page, scene, parts) {
+  const { run, weights, config, classes, isBlockOn } = scene;
   const answers = lens(run, weights, config);
-  for (const { button, look, head, layer, step } of page.map.parts) {
+  for (const { button, look, head, layer, step } of parts) {
     const canvas = button.querySelector("canvas");
     if (look === "answer") button.textContent = classes[best(run)];
     else if (look) LOOKS[look](canvas, page, scene);
     if (head !== undefined) {
       canvas.classList.toggle("hidden", button.classList.contains("cut"));
-      tintAttention(canvas, page, scene, run.blocks[layer].attention.heads[head]);
+      tintAttention(canvas, page.model.pixels, scene, run.blocks[layer].attention.heads[head]);
     }
     if (step === undefined) continue;
     const probabilities = answers[step];

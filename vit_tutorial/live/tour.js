@@ -2,14 +2,15 @@
 
 import { noteStop } from "./address.js";
 import { AS_TRAINED, isChanged } from "./changes.js";
-import { go } from "./controls.js";
-import { make } from "./dom.js";
+import { go } from "./choice.js";
+import { make, reveal } from "./dom.js";
 import { choosePicture } from "./input.js";
+import { change, draw, follow, remember } from "./page.js";
 import { isGuessingPatch } from "./story.js";
 
 const NARROW = 640; // pixels of the page, on a phone
 
-const nextSample = ({ state, samples }) => (state.sample + 1) % samples.length;
+const nextSample = ({ state, model }) => (state.sample + 1) % model.samples.length;
 
 // How much of the screen the tour covers, and with the diagram, where that stays in view.
 function measure({ $ }) {
@@ -28,22 +29,22 @@ const bottomOf = (element) => element.getBoundingClientRect().bottom;
 
 // Scrolls so that all that a stop asks for is in sight, and its station's heading, too, if there is room. On a phone,
 // or where it doesn't fit, all else of the station is hidden.
-function reveal(page, asked) {
+function bringIntoSight(page, asked) {
   const { $ } = page;
   const stuck = measure(page);
   const below = asked
     .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"))
     .map((element) => element.closest(".choose") ?? element);
-  if (!below.length) return page.reveal(asked[0]);
+  if (!below.length) return reveal(asked[0]);
   const first = () => below.reduce((a, b) => (topOf(a) <= topOf(b) ? a : b));
   const room = window.innerHeight - stuck - 40;
   const hasRoom = (from) =>
     from && topOf(from) <= topOf(first()) && Math.max(...below.map(bottomOf)) - topOf(from) < room;
   const isNarrow = $(".live").clientWidth <= NARROW || $(".live").matches(".projector");
   $(".live").classList.toggle("focused", isGuessingPatch(page) || isNarrow || !hasRoom(first()));
-  page.draw(); // numbers that have no room in their cells any more
+  draw(page); // numbers that have no room in their cells any more
   const heading = $(".station:not(.hidden) h3");
-  page.reveal(hasRoom(heading) ? heading : first(), "start");
+  reveal(hasRoom(heading) ? heading : first(), "start");
 }
 
 function darken({ $, $$ }) {
@@ -54,7 +55,7 @@ function darken({ $, $$ }) {
 }
 
 // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
-function offer({ $, samples }, names) {
+function offer({ $, model: { samples } }, names) {
   $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || samples.length < 2);
   const twins = names.map((name) => $(`:is(.pad, .panel, .answer) [data-do="${name}"]`)).filter(Boolean);
   const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
@@ -65,12 +66,13 @@ function offer({ $, samples }, names) {
 const isFirst = ({ stop, isWhole, isAway }) => stop === 0 && !isWhole && !isAway;
 
 export function tourOf(page) {
-  const { $, sizes, state, stops } = page;
-  let patch = page.middle; // that the reader followed last
+  const { $, model, state, stops } = page;
+  const { prefix } = model.sizes;
+  let patch = model.middle; // that the reader followed last
 
-  function follow(kind) {
-    if (state.token >= sizes.prefix) patch = state.token;
-    if (kind === "class" && sizes.prefix) state.token = 0;
+  function followToken(kind) {
+    if (state.token >= prefix) patch = state.token;
+    if (kind === "class" && prefix) state.token = 0;
     if (kind === "patch") state.token = patch;
   }
 
@@ -101,7 +103,7 @@ export function tourOf(page) {
     darken(page);
     $(".left").scrollTop = 0;
     const { station, follow: kind, text, offers = [] } = stops[number];
-    follow(kind);
+    followToken(kind);
     offer(page, offers);
     go(page, station);
     drawButtons();
@@ -114,8 +116,8 @@ export function tourOf(page) {
     const isBroken = [state.stop, number].every((one) => stops[one].station === "what-if");
     const isReset = !isBroken && isChanged(state.changes);
     noteStop(page, number);
-    if (isReset) await page.change(AS_TRAINED);
-    reveal(page, show(number, isReset));
+    if (isReset) await change(page, AS_TRAINED);
+    bringIntoSight(page, show(number, isReset));
   }
 
   // Another part was opened: the stop's sentence and its buttons stay, for what it asks may be done there, too.
@@ -129,23 +131,23 @@ export function tourOf(page) {
   // In front of a class: large letters, and only what the stop is about.
   function project() {
     $(".live").classList.toggle("projector");
-    if (!state.isAway) reveal(page, lightUp(stops[state.stop]));
+    if (!state.isAway) bringIntoSight(page, lightUp(stops[state.stop]));
   }
 
   // A link's stop, and on it what else the link holds.
   async function resume({ state: linked, ink }) {
-    page.remember();
+    remember(page);
     show(linked.stop);
     Object.assign(state, linked);
     page.pad.show(ink);
     if (linked.isAway) leave();
     go(page, linked.station);
-    await page.follow();
+    await follow(page);
   }
 
   $(".offers").onclick = () => {
     const spot = $(".spot .picture") ?? $(".spot"); // on a phone it may be above
-    if (spot) page.reveal(spot);
+    if (spot) reveal(spot);
   };
   for (const part of [".tour", ".choose"]) new ResizeObserver(() => measure(page)).observe($(part));
   return {
@@ -160,11 +162,11 @@ export function tourOf(page) {
         state.isWhole = true;
         drawButtons();
         $('[data-do="next"]').focus(); // the button that was pressed is gone
-        page.draw();
+        draw(page);
       },
       another() {
         const next = nextSample(page);
-        choosePicture(page, page.samples[next], { sample: next });
+        choosePicture(page, model.samples[next], { sample: next });
       },
       back: () => arrive(state.stop - 1),
       next() {

@@ -4,9 +4,11 @@
 import { digits, percent, rowOf } from "./cells.js";
 import { clamp, isStill, make } from "./dom.js";
 import { GUESSES, resultOf } from "./guess.js";
+import { draw } from "./page.js";
+import { chooseToken } from "./picker.js";
 import { softmaxOf } from "./sources.js";
 import { drawStage, momentOf, tokenAt } from "./stage.js";
-import { isGuessing } from "./story.js";
+import { isGuessing, isGuessingPatch } from "./story.js";
 
 const SECONDS = { ask: 6, squeeze: 2.5, take: 6 }; // that each part lasts, however many tokens there are
 
@@ -37,7 +39,7 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // What happens at a beat, in a sentence; part: of a stop that watches attention.
 function captionOf(page, part, stage, beat) {
-  const { theName } = page;
+  const { theName } = page.model;
   const { token, scores, shares, flows, q, changes, isFine } = stage;
   const T = shares.length;
   const { current } = momentOf(beat, shares);
@@ -58,33 +60,77 @@ function captionOf(page, part, stage, beat) {
   return `All that flowed in is added up: what this head takes. ${resultOf(page, "take", stage)}`;
 }
 
-export function buildWatch(page) {
-  const { $, state, sizes, watch } = page;
-  const { T } = sizes;
-  const canvas = $(".stage");
-  const slider = $('[name="beat"]');
-  slider.max = 2 * T + 1;
-  const paper = matchMedia("print"); // a worksheet, where numbers are to be filled in
+// The beat that is shown, moved on by the clock; T tokens. It stops where isSeen() is false; each beat is drawn.
+function playerOf(T, isSeen, drawBeat) {
+  const player = { beat: 2 * T + 1, isPlaying: false };
+  let end = player.beat;
   let last = 0; // when the frame before was drawn, in milliseconds
 
+  // How many beats a second.
+  function speed() {
+    if (player.beat < T) return T / SECONDS.ask;
+    return player.beat < T + 1 ? 1 / SECONDS.squeeze : T / SECONDS.take;
+  }
+
+  function move(now) {
+    if (!player.isPlaying) return;
+    const seconds = clamp((now - last) / 1000, 0, 0.1); // a frame may begin before the click that it follows
+    last = now;
+    player.beat = Math.min(player.beat + seconds * speed(), end);
+    if (player.beat === end || !isSeen()) player.isPlaying = false;
+    drawBeat();
+    requestAnimationFrame(move);
+  }
+
+  // From one beat to another; at once where the reader wants nothing to move.
+  player.play = (from, to) => {
+    end = to;
+    last = performance.now();
+    Object.assign(player, { beat: isStill() ? to : from, isPlaying: !isStill() });
+    drawBeat();
+    requestAnimationFrame(move);
+  };
+  player.show = (beat) => {
+    Object.assign(player, { beat, isPlaying: false });
+    drawBeat();
+  };
+  return player;
+}
+
+// Returns what the buttons do.
+export function buildWatch(page) {
+  const { $, say, state, stops, drawers } = page;
+  const { sizes } = page.model;
+  const { T } = sizes;
+  const END = 2 * T + 1;
+  const parts = { ask: [0, T], look: [T, T + 1], take: [T + 1, END] }; // of the story's stops: from one beat to another
+  const canvas = $(".stage");
+  const slider = $('[name="beat"]');
+  const paper = matchMedia("print"); // a worksheet, where numbers are to be filled in
+  const player = playerOf(T, () => canvas.checkVisibility(), drawBeat);
+  let scene = null;
+  let isWaiting = false; // for the reader's guess
+
+  const partNow = () => stops[state.stop].watch; // that is guessed at this stop
+
   function drawGuesses(choices) {
-    const buttons = choices.map((textContent, i) => {
-      const onclick = () => {
-        answer(i);
-        $('[data-do="play"]').focus(); // the button that was pressed is gone
-      };
-      return make("button", { type: "button", textContent, onclick });
-    });
+    const guess = (number) => {
+      Object.assign(state, { guess: number, hasGuessed: true });
+      draw(page);
+      $('[data-do="play"]').focus(); // the button that was pressed is gone
+    };
+    const buttons = choices.map((textContent, i) =>
+      make("button", { type: "button", textContent, onclick: () => guess(i) }),
+    );
     $(".guesses").replaceChildren(...buttons);
     $(".guesses").classList.toggle("hidden", !choices.length);
   }
 
-  function draw() {
-    const { scene } = watch;
+  function drawBeat() {
     if (!scene || !canvas.clientWidth) return;
     const isOpen = isGuessing(page); // what is to be guessed isn't shown
-    const part = page.stops[state.stop].watch;
-    const played = isOpen ? parts[part][0] : watch.beat;
+    const part = partNow();
+    const played = isOpen ? parts[part][0] : player.beat;
     const beat = paper.matches ? 0 : played;
     const stage = stageOf(scene, part === "ask" ? state.guess : null);
     drawStage(page, canvas, stage, beat);
@@ -94,63 +140,36 @@ export function buildWatch(page) {
     const caption = before ?? captionOf(page, part, stage, beat);
     $(".watch .caption").textContent = caption;
     slider.setAttribute("aria-valuetext", caption);
-    canvas.setAttribute("aria-label", `Attention as it happens: arrow keys choose a token. ${caption}`);
-    $('[data-do="play"]').textContent = watch.isPlaying ? "Pause" : "Play";
+    const keys = isGuessingPatch(page) ? "arrow keys choose a patch, Enter guesses it" : "arrow keys choose a token";
+    canvas.setAttribute("aria-label", `Attention as it happens: ${keys}. ${caption}`);
+    $('[data-do="play"]').textContent = player.isPlaying ? "Pause" : "Play";
     $(".moves").classList.toggle("hidden", isOpen);
   }
 
-  // How many beats a second, at a beat.
-  function speedAt(beat) {
-    if (beat < T) return T / SECONDS.ask;
-    return beat < T + 1 ? 1 / SECONDS.squeeze : T / SECONDS.take;
+  function drawScene(next) {
+    if (state.station !== "attention") return;
+    scene = next;
+    const isAnswered = isWaiting && state.hasGuessed;
+    isWaiting = isGuessing(page);
+    if (!isAnswered) return drawBeat();
+    player.play(...parts[partNow()]); // what was guessed
+    say(resultOf(page, partNow(), stageOf(scene, state.guess)));
   }
 
-  function move(now) {
-    if (!watch.isPlaying) return;
-    const seconds = clamp((now - last) / 1000, 0, 0.1); // a frame may begin before the click that it follows
-    last = now;
-    watch.beat = Math.min(watch.beat + seconds * speedAt(watch.beat), watch.end);
-    if (watch.beat === watch.end || !canvas.checkVisibility()) watch.isPlaying = false;
-    draw();
-    requestAnimationFrame(move);
-  }
-
-  // From one beat to another; at once where the reader wants nothing to move.
-  function play(from, end) {
-    Object.assign(watch, { beat: isStill() ? end : from, end, isPlaying: !isStill() });
-    last = performance.now();
-    draw();
-    requestAnimationFrame(move);
-  }
-
-  function show(beat) {
-    Object.assign(watch, { beat, isPlaying: false });
-    draw();
-  }
-
-  // The reader guessed: what was guessed is played.
-  function answer(guess) {
-    const part = page.stops[state.stop].watch;
-    Object.assign(state, { guess, hasGuessed: true });
-    play(...parts[part]);
-    page.say(resultOf(page, part, stageOf(watch.scene, guess)));
-  }
-
-  const END = 2 * T + 1;
-  const parts = { ask: [0, T], look: [T, T + 1], take: [T + 1, END] }; // of the story's stops
-  slider.oninput = () => show(Number(slider.value));
+  slider.max = END;
+  slider.oninput = () => player.show(Number(slider.value));
   canvas.onclick = (event) => {
     const token = tokenAt(canvas, sizes, event);
-    if (token !== null) page.chooseToken(token);
+    if (token !== null) chooseToken(page, token);
   };
-  new ResizeObserver(draw).observe(canvas);
-  paper.addEventListener("change", draw);
-  Object.assign(watch, { beat: END, isPlaying: false, draw, answer });
+  new ResizeObserver(drawBeat).observe(canvas);
+  paper.addEventListener("change", drawBeat);
+  drawers.push(drawScene);
   return {
     play() {
-      if (watch.isPlaying) show(watch.beat);
-      else play(watch.beat === END ? 0 : watch.beat, END);
+      if (player.isPlaying) player.show(player.beat);
+      else player.play(player.beat === END ? 0 : player.beat, END);
     },
-    step: () => show(watch.beat === END ? 0 : Math.min(Math.floor(watch.beat) + 1, END)),
+    step: () => player.show(player.beat === END ? 0 : Math.min(Math.floor(player.beat) + 1, END)),
   };
 }

@@ -13,8 +13,8 @@ function textsOf(station) {
   return texts.filter(({ parentElement }) => !parentElement.closest(UNMARKED)).sort((a, b) => isFine(a) - isFine(b));
 }
 
-export function buildWords({ $$, data }) {
-  for (const [word, meaning] of Object.entries(data.words)) {
+export function buildWords({ $$, model }) {
+  for (const [word, meaning] of Object.entries(model.words)) {
     const pattern = new RegExp(`\\b${word}(s|es)?\\b`, "i");
     const text = $$(".station")
       .flatMap(textsOf)

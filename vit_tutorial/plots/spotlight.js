@@ -1,7 +1,9 @@
 // Gives each [data-vit-spotlight] its canvases, in place of the still: what the patch under the pointer matches is lit.
 for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
   place.removeAttribute("data-vit-spotlight");
-  const { pictures, side, views, start, beside } = JSON.parse(place.querySelector("[type='application/json']").textContent);
+  const { pictures, side, views, start, beside } = JSON.parse(
+    place.querySelector("[type='application/json']").textContent,
+  );
   const still = place.querySelector("img");
   const numbers = (text) => Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   for (const view of Object.values(views)) {

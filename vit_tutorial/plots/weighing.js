@@ -18,7 +18,9 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
   table.cellPadding = "5";
   table.style.cssText = "flex: 0 1 auto; align-self: center; font-size: 90%; font-variant-numeric: tabular-nums";
   const titles = ["token", "score", "exp(score)", "weight", ""];
-  table.insertRow().append(...titles.map((title) => Object.assign(document.createElement("th"), { textContent: title })));
+  table
+    .insertRow()
+    .append(...titles.map((title) => Object.assign(document.createElement("th"), { textContent: title })));
   const rows = tokens.map(({ name, place }) => {
     const row = table.insertRow();
     row.insertCell().textContent = `${name} (${place.join(", ").replaceAll("-", "−")})`;

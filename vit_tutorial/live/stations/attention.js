@@ -2,12 +2,11 @@ import { row, rowOf } from "../cells.js";
 import { blockName, headName, whatIsOff } from "../changes.js";
 import { normOf, productOf, sumOf, weightedSum } from "../sources.js";
 import { tintAttention } from "../thumbnails.js";
-import { buildWatch } from "../watch.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
 function drawHeads(page, scene) {
   page.$$(".heads canvas").forEach((canvas, head) => {
-    tintAttention(canvas, page, scene, scene.block.attention.heads[head]);
+    tintAttention(canvas, page.model.pixels, scene, scene.block.attention.heads[head]);
     if (!scene.isHeadOn(scene.layer, head)) canvas.width = scene.columns; // empties it
   });
 }
@@ -74,13 +73,6 @@ export const attentionStation = {
     attentionSum: ({ isOn }) =>
       isOn("attention.residual") ? "Token z + what attention adds = z′" : "z′, without z: the shortcut is off",
   },
-  actions: (page) => ({
-    fine() {
-      page.state.isFine = !page.state.isFine;
-      page.draw();
-    },
-    ...buildWatch(page),
-  }),
   draw(page, s) {
     const { $ } = page;
     $('[data-station="attention"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "attention")));
@@ -88,7 +80,5 @@ export const attentionStation = {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);
-    page.watch.scene = s;
-    page.watch.draw();
   },
 };

@@ -12,22 +12,22 @@ export function besides({ token, previous, D, theName }, rows, first = 0) {
 export const embeddingStation = {
   title: "2 Embedding",
   shows: {
-    E({ weights, D, followed }) {
+    E({ weights, D, rowOfE }) {
       const { weight } = weights.embed.patches.proj;
-      return row(weight, followed, weight.length / D, { texts: weight.length / D <= 16 });
+      return row(weight, rowOfE, weight.length / D, { texts: weight.length / D <= 16 });
     },
     projected(s) {
-      const { run, weights, patch, D, followed, follow, prefix } = s;
+      const { run, weights, patch, D, rowOfE, prefix } = s;
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.patches, patch, columns), weights.embed.patches.proj);
       const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
       const more = besides(s, run.embed.projected, prefix);
-      return row(run.embed.projected, patch, D, { pointed: follow, chosen: followed, sources, more });
+      return row(run.embed.projected, patch, D, { follows: "rowOfE", chosen: rowOfE, sources, more });
     },
   },
   texts: {
     special: ({ token, tokenName }) => tokenName(token),
-    rowName: ({ D, followed }) => `× row ${followed} of E, one of the ${D} that were learned`,
+    rowName: ({ D, rowOfE }) => `× row ${rowOfE} of E, one of the ${D} that were learned`,
     dim: ({ D }) => `D = ${D}`,
   },
 };

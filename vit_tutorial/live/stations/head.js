@@ -48,7 +48,7 @@ export const headStation = {
       return `You follow ${tokenName(token)}, which the classifier doesn’t read: ${advice}.`;
     },
   },
-  build({ $$, config }) {
-    if (config.pool !== "cls") $$(".of-cls").forEach((element) => element.remove());
+  draw({ $ }, { config }) {
+    $(".of-cls").classList.toggle("hidden", config.pool !== "cls");
   },
 };

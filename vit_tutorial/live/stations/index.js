@@ -1,7 +1,7 @@
 // The stations, in the order of their tabs. Each has a title, and may have:
 //   hasLayers, hasHeads: the block, or the head, is chosen
 //   shows, texts: what [data-show], [data-text] of the markup show, of a scene (see scene.js)
-//   build(page): its own controls; draw(page, scene): what else it shows; actions(page): what [data-do] does
+//   draw(page, scene): what else it shows
 
 import { attentionStation } from "./attention.js";
 import { embeddingStation } from "./embedding.js";

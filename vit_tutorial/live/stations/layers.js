@@ -6,7 +6,7 @@ import { lens } from "../model.js";
 
 const SHOWN = 3; // classes after each block
 
-function stepNames({ L }, isBlockOn) {
+function stepNames({ L, isBlockOn }) {
   const blocks = Array.from(
     { length: L },
     (_, layer) => `after ${blockName(layer)}${isBlockOn(layer) ? "" : " (off)"}`,
@@ -14,12 +14,12 @@ function stepNames({ L }, isBlockOn) {
   return ["after the embedding", ...blocks];
 }
 
-function drawAnswers({ $, classes, shown: { now } }, answers, names) {
+function drawAnswers({ $ }, { classes, run }, answers, names) {
   const rows = answers.map((answer, step) => {
     const order = [...answer.keys()].sort((a, b) => answer[b] - answer[a]).slice(0, SHOWN);
     const chips = order.map((k) => {
       const name = make("b", { textContent: classes[k] });
-      const chip = make("span", { className: k === best(now) ? "chip top" : "chip" }, name, ` ${percent(answer[k])}`);
+      const chip = make("span", { className: k === best(run) ? "chip top" : "chip" }, name, ` ${percent(answer[k])}`);
       chip.style.setProperty("--share", `${100 * answer[k]}%`);
       return chip;
     });
@@ -41,8 +41,8 @@ export const layersStation = {
       return "After the embedding it is the same for every picture: the class token has seen no patch yet.";
     },
   },
-  draw(page, { run, weights, config, isBlockOn }) {
-    const answers = lens(run, weights, config);
-    drawAnswers(page, answers, stepNames(page.sizes, isBlockOn));
+  draw(page, scene) {
+    const answers = lens(scene.run, scene.weights, scene.config);
+    drawAnswers(page, scene, answers, stepNames(scene));
   },
 };

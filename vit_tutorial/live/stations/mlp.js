@@ -13,14 +13,14 @@ export const mlpStation = {
         sources: normOf("middle", rowOf(block.middle, token, D), own.norm2, config.norm_eps),
       });
     },
-    before({ block, token, D, M, own, unit, followUnit }) {
+    before({ block, token, D, M, own, unit }) {
       const sources = productOf("norm2", rowOf(block.norm2, token, D), own.mlp.fc1);
-      return units(block.mlp.before, token, M, { pointed: followUnit, chosen: unit, sources });
+      return units(block.mlp.before, token, M, { follows: "unit", chosen: unit, sources });
     },
-    hidden({ block, token, M, unit, followUnit }) {
+    hidden({ block, token, M, unit }) {
       const before = rowOf(block.mlp.before, token, M);
       const sources = (i) => ({ text: `GELU(${digits(before[i])})`, lights: { before: [i, i] } });
-      return units(block.mlp.hidden, token, M, { pointed: followUnit, chosen: unit, sources });
+      return units(block.mlp.hidden, token, M, { follows: "unit", chosen: unit, sources });
     },
     mlp({ block, token, D, M, own }) {
       const sources = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);

@@ -22,7 +22,7 @@ export const patchesStation = {
       const texts = length <= 16;
       return { values, columns: C * Q, colours: "grey", most: 1, square: true, name, texts, labels, sources };
     },
-    x({ run, picture, data, config, patch, length, C, channel }) {
+    x({ run, picture, model, config, patch, length, C, channel }) {
       const [P, Q] = config.patch_size;
       const place = (i) => `${channel(Math.floor(i / (P * Q)))}row ${Math.floor(i / Q) % P}, column ${i % Q}`;
       const name = (i) => `number ${i} (${place(i)})`;
@@ -31,24 +31,25 @@ export const patchesStation = {
         const pixel = rowOf(patchify(picture, config.shape, config.patch_size), patch, length)[i];
         const at = y * C * Q + c * Q + x; // channels stand side by side
         return {
-          text: `(${digits(pixel)} − ${data.mean[c].toFixed(3)}) ÷ ${data.std[c].toFixed(3)}`,
+          text: `(${digits(pixel)} − ${model.mean[c].toFixed(3)}) ÷ ${model.std[c].toFixed(3)}`,
           lights: { pixels: [at, at], picture: [y, x] },
         };
       };
       return row(run.embed.patches, patch, length, { name, sources, texts: length <= 16 });
     },
   },
-  build(page) {
-    const light = (pixel) => drawPicker(page, pixel);
-    page.views.push({ station: page.$('[data-station="patches"]'), name: "picture", light });
-  },
   texts: {
     grid: ({ rows, columns, N }) => `${rows} × ${columns} = ${N}`,
     brightest: ({ C }) => (C > 1 ? "full" : "white"),
     channels: ({ C }) => (C > 1 ? ", first all red, then all green, then all blue" : ""),
-    black: ({ data: { mean, std }, C }) => `${digits(-mean[0] / std[0])}${C > 1 ? " in red" : ""}`,
-    normalise({ data: { mean, std } }) {
+    black: ({ model: { mean, std }, C }) => `${digits(-mean[0] / std[0])}${C > 1 ? " in red" : ""}`,
+    normalise({ model: { mean, std } }) {
       return `(pixel − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`;
     },
   },
 };
+
+// A pixel that is pointed at lights up in the picture, too.
+export function buildPatches(page) {
+  page.$('[data-station="patches"]').addEventListener("lit", ({ detail }) => drawPicker(page, detail.picture));
+}

@@ -1,15 +1,16 @@
 import { best } from "../answer.js";
 import { AS_TRAINED, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
+import { change } from "../page.js";
 
 const MOST_ORDERS = 10; // of the patches, that are tried
 
 // A slider of a change. One drag, or one key, is one change to undo.
-function wireSlider({ $, change }, name, valueAt) {
-  const slider = $(`[name="${name}"]`);
+function wireSlider(page, name, valueAt) {
+  const slider = page.$(`[name="${name}"]`);
   let isDragging = false;
   slider.oninput = () => {
-    change({ [name]: valueAt(Number(slider.value)) }, { canUndo: !isDragging });
+    change(page, { [name]: valueAt(Number(slider.value)) }, { canUndo: !isDragging });
     isDragging = true;
   };
   slider.onchange = slider.onpointerdown = () => {
@@ -25,7 +26,7 @@ function drawTemperature({ $, state }) {
 }
 
 // The state of the training, from the noise that it began with.
-function drawLearned({ $, state, states }) {
+function drawLearned({ $, state, model: { states } }) {
   const { learned } = state.changes;
   const slider = $('[name="learned"]');
   slider.value = learned ?? states.length;
@@ -44,15 +45,45 @@ function orderOf(count) {
 // Some orders leave the answer as it is, which teaches nothing: the first of several that changes it is taken.
 async function shuffle(page) {
   await page.catchUp();
-  const { sizes, change } = page;
-  const { now, of } = page.shown;
+  const { model, shown } = page;
+  const { now, of } = shown;
   let order;
   for (let i = 0; i < MOST_ORDERS; i++) {
-    order = orderOf(sizes.N);
-    const found = await inSlices(pass(page, of.picture, { ...of.changes, order }), () => true);
+    order = orderOf(model.sizes.N);
+    const found = await inSlices(pass(model, of.picture, { ...of.changes, order }), () => true);
     if (best(found) !== best(now)) break;
   }
-  await change({ order });
+  await change(page, { order });
+}
+
+function drawControls(page) {
+  const { $, state, model } = page;
+  const { scale, position, hidden } = state.changes;
+  const patch = state.token - model.sizes.prefix;
+  $('[name="scale"]').checked = scale;
+  $(`[name="position"][value="${position}"]`).checked = true;
+  drawTemperature(page);
+  drawLearned(page);
+  $('[data-do="hide"]').disabled = patch < 0;
+  $('[data-do="hide"]').textContent = hidden.includes(patch) ? "Show the chosen patch" : "Hide the chosen patch";
+}
+
+// The controls of all changes, two of which stand elsewhere; returns what the buttons do.
+export function buildWhatIf(page) {
+  const { $, $$, state, model, drawers, previews } = page;
+  const last = model.states.length;
+  $('[name="scale"]').onchange = (event) => change(page, { scale: event.target.checked });
+  for (const input of $$('[name="position"]')) input.onchange = () => change(page, { position: input.value });
+  wireSlider(page, "temperature", (place) => Number((10 ** (place / 10)).toPrecision(2))); // from a tenth to ten
+  $('[name="learned"]').max = last;
+  wireSlider(page, "learned", (place) => (place === last ? null : place));
+  previews.push(() => drawControls(page));
+  drawers.push(() => drawControls(page));
+  return {
+    reset: () => change(page, AS_TRAINED),
+    hide: () => change(page, { hidden: toggled(state.changes.hidden, state.token - model.sizes.prefix) }),
+    shuffle: () => shuffle(page),
+  };
 }
 
 export const whatIfStation = {
@@ -62,34 +93,5 @@ export const whatIfStation = {
       if (token < prefix) return `You follow the ${tokenName(token)}: choose a patch to hide it.`;
       return "The chosen patch is the one with the blue frame.";
     },
-  },
-  actions(page) {
-    const { state, sizes, change } = page;
-    const patch = () => state.token - sizes.prefix;
-    return {
-      reset: () => change(AS_TRAINED),
-      hide: () => change({ hidden: toggled(state.changes.hidden, patch()) }),
-      shuffle: () => shuffle(page),
-    };
-  },
-  build(page) {
-    const { $, $$, change } = page;
-    $('[name="scale"]').onchange = (event) => change({ scale: event.target.checked });
-    for (const input of $$('[name="position"]')) input.onchange = () => change({ position: input.value });
-    wireSlider(page, "temperature", (place) => Number((10 ** (place / 10)).toPrecision(2))); // from a tenth to ten
-    const { length } = page.states;
-    $('[name="learned"]').max = length;
-    wireSlider(page, "learned", (place) => (place === length ? null : place));
-  },
-  draw(page) {
-    const { $, state, sizes } = page;
-    const { scale, position, hidden } = state.changes;
-    $('[name="scale"]').checked = scale;
-    $(`[name="position"][value="${position}"]`).checked = true;
-    drawTemperature(page);
-    drawLearned(page);
-    $('[data-do="hide"]').disabled = state.token < sizes.prefix;
-    const isHidden = hidden.includes(state.token - sizes.prefix);
-    $('[data-do="hide"]').textContent = isHidden ? "Show the chosen patch" : "Hide the chosen patch";
   },
 };

@@ -1,17 +1,8 @@
 // What is chosen of the model: a station, a block, a head.
 
-import { make } from "./dom.js";
+import { make, radios } from "./dom.js";
+import { draw } from "./page.js";
 import { STATIONS } from "./stations/index.js";
-
-// The first is chosen.
-export function radios(place, name, contents, choose) {
-  const labels = contents.map((content, i) => {
-    const input = make("input", { type: "radio", name, value: i, checked: i === 0 });
-    input.onchange = () => choose(i);
-    return make("label", {}, input, content);
-  });
-  place.append(...labels);
-}
 
 // Opens a station, at a block and a head if they are given.
 export function go(page, name, { layer, head } = {}) {
@@ -25,12 +16,13 @@ export function go(page, name, { layer, head } = {}) {
   for (const part of $$(".station")) part.classList.toggle("hidden", part.dataset.station !== name);
   $(".layers").classList.toggle("hidden", !hasLayers);
   $(".heads").classList.toggle("hidden", !hasHeads);
-  page.draw();
+  draw(page);
 }
 
 // The choice of a block, and of a head, each with a small map of where the token looks.
 export function buildDepth(page) {
-  const { $, state, sizes } = page;
+  const { $, state, drawers, model } = page;
+  const { sizes } = model;
   const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { textContent: i + 1 }));
   const heads = Array.from({ length: sizes.h }, (_, i) => {
     const map = make("canvas");
@@ -45,13 +37,14 @@ export function buildDepth(page) {
     $(`.${name}s`).append(make("span", { className: "when", textContent: title }));
     radios($(`.${name}s`), name, contents, (i) => {
       state[name] = i;
-      page.draw();
+      draw(page);
     });
   }
+  drawers.push((scene) => drawDepth(page, scene));
 }
 
 // Which of them are chosen, which are off, and whether every step is shown.
-export function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isHeadOn }) {
+function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isHeadOn }) {
   $(".panel").classList.toggle("brief", !state.isFine);
   for (const button of $$('[data-do="fine"]')) {
     button.textContent = state.isFine ? "Hide the mathematics" : "Show the mathematics";
