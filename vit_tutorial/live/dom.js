@@ -1,4 +1,4 @@
-// What every module draws with: elements, colours, cells of a canvas; and how a page starts.
+// What every module draws with: elements, colours, cells of a canvas.
 
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);
@@ -77,38 +77,4 @@ export function cellUnder(canvas, [rows, columns], { clientX, clientY }) {
   const row = clamp(Math.floor(((clientY - top) / height) * rows), 0, rows - 1);
   const column = clamp(Math.floor(((clientX - left) / width) * columns), 0, columns - 1);
   return row * columns + column;
-}
-
-// The theme of the page around it where that has one (JupyterLab's, VS Code's, Sphinx's), else the system's.
-function followTheme(host) {
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const { body, documentElement } = document;
-  const look = () => {
-    const jupyter = { true: "light", false: "dark" }[body.dataset.jpThemeLight];
-    const words = [jupyter, body.className, documentElement.dataset.theme].join(" ");
-    const dark = /\bdark\b|vscode-high-contrast/.test(words) || system.matches;
-    host.dataset.theme = dark && !/\blight\b/.test(words) ? "dark" : "light";
-  };
-  look();
-  system.addEventListener("change", look);
-  for (const element of [body, documentElement]) new MutationObserver(look).observe(element, { attributes: true });
-}
-
-// Starts every page that hasn't started yet: start({host, root, data, images}), with the markup in the shadow root.
-// Until then the pictures and answers are shown.
-export function begin(start) {
-  const hosts = document.querySelectorAll('[data-vit-live="1"]');
-  for (const host of hosts) {
-    if (host.shadowRoot) continue;
-    const root = host.attachShadow({ mode: "open" });
-    root.innerHTML = "<slot></slot>";
-    const images = [...host.querySelectorAll("img")];
-    Promise.all(images.map((image) => image.decode())).then(() => {
-      followTheme(host);
-      const data = JSON.parse(host.querySelector('script[type="application/json"]').textContent);
-      root.innerHTML = host.querySelector('script[type="text/template"]').textContent;
-      start({ host, root, data, images });
-      host.dataset.ready = "true";
-    });
-  }
 }

@@ -34,14 +34,14 @@ function buttonOf(plan, { a, c, w, h, text, part, label, to, head, look, step },
 
 // The lines, and the grounds that blocks stand on.
 function svgOf(plan) {
-  const draw = (tag, attributes) => {
+  const shape = (tag, attributes) => {
     const element = document.createElementNS(SVG, tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
     return element;
   };
-  const frames = plan.blocks.map((layer) => draw("rect", frameOf(plan, layer)));
-  const lines = linesOf(plan).map((line) => ({ ...line, path: draw("path", { d: line.d }) }));
-  const svg = draw("svg", { width: plan.size[0], height: plan.size[1] });
+  const frames = plan.blocks.map((layer) => shape("rect", frameOf(plan, layer)));
+  const lines = linesOf(plan).map((line) => ({ ...line, path: shape("path", { d: line.d }) }));
+  const svg = shape("svg", { width: plan.size[0], height: plan.size[1] });
   svg.append(...frames, ...lines.map(({ path }) => path));
   return { svg, frames, lines };
 }

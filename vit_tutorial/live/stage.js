@@ -6,16 +6,18 @@ import { cellBox, clamp, drawFrame, largest, sharpen } from "./dom.js";
 import { drawPatch } from "./picker.js";
 
 const MOST_TILE = 64; // pixels of a token's tile
-const TEXT = 14; // pixels of letters
 const STRIP_HEIGHT = 22; // pixels: the height of a strip
 const NUMBER = 32; // pixels that a number needs; in what is left of a tile around it, its patch is seen
 const RING = 0.14; // of a tile is enough for that
 const ARRIVAL = 0.6; // of a beat, when q has come to the token that is asked
-const LABEL = 18; // pixels of a label above a strip
+const LABEL = 1.3; // times the size of letters: the height of a label above a strip
 const BAR = 10; // pixels: the width of the bar in which shares add up
 
 // Where everything lies, in pixels of the page.
-function layoutOf(width, { rows, columns, prefix }) {
+function layoutOf(canvas, { rows, columns, prefix }) {
+  const width = canvas.clientWidth;
+  const text = parseFloat(getComputedStyle(canvas).fontSize); // of letters
+  const label = LABEL * text;
   const room = 0.42 * window.innerHeight; // of a screen that is low
   const tile = Math.min((0.42 * width) / Math.max(rows, columns), room / (rows + prefix), MOST_TILE);
   const top = prefix ? tile + 8 : 0;
@@ -25,18 +27,19 @@ function layoutOf(width, { rows, columns, prefix }) {
     const n = token - prefix;
     return n < 0 ? [0, 0] : [(n % columns) * tile, top + Math.floor(n / columns) * tile];
   };
-  return { width, height, tile, tileOf, left, strip: width - left, flow: { top: 100, bottom: height - 2 } };
+  const flow = { top: 2 * label + 2 * STRIP_HEIGHT + 20, bottom: height - 2 };
+  return { width, height, tile, tileOf, left, strip: width - left, flow, text, label };
 }
 
 // The token whose tile an event points at; null: none.
-export function tokenAt(canvas, { rows, columns, prefix, T }, { clientX, clientY }) {
-  const { left, top, width } = canvas.getBoundingClientRect();
-  const { tile, tileOf } = layoutOf(width, { rows, columns, prefix });
+export function tokenAt(canvas, sizes, { clientX, clientY }) {
+  const { left, top } = canvas.getBoundingClientRect();
+  const { tile, tileOf } = layoutOf(canvas, sizes);
   const isIn = (token) => {
     const [x, y] = tileOf(token);
     return clientX - left >= x && clientX - left < x + tile && clientY - top >= y && clientY - top < y + tile;
   };
-  return [...Array(T).keys()].find(isIn) ?? null;
+  return [...Array(sizes.T).keys()].find(isIn) ?? null;
 }
 
 // The moment in its parts, each from 0 to 1: which tokens have answered, how far scores are shares, which have given.
@@ -50,8 +53,8 @@ export function momentOf(beat, shares) {
 }
 
 // The first of some texts that has room; none: without it.
-function drawText(context, texts, x, y, { width = Infinity, colour, align = "left", bold = false }) {
-  context.font = `${bold ? "600 " : ""}${TEXT}px system-ui, sans-serif`;
+function drawText({ context, layout }, texts, x, y, { width = Infinity, colour, align = "left", bold = false }) {
+  context.font = `${bold ? "600 " : ""}${layout.text}px system-ui, sans-serif`;
   const text = texts.find((one) => context.measureText(one).width <= width);
   if (!text) return;
   Object.assign(context, { fillStyle: colour, textAlign: align, textBaseline: "middle" });
@@ -72,7 +75,8 @@ function drawStrip(context, values, most, pixels, [x, y, width, height]) {
 // What follows draws a part of a stage each: {context, page, scene, layout, moment}.
 
 // A token's tile: its patch.
-function drawTile({ context, page, layout }, token) {
+function drawTile(stage, token) {
+  const { context, page, layout } = stage;
   const { colourOf, model } = page;
   const { tile, tileOf } = layout;
   const [x, y] = tileOf(token);
@@ -83,11 +87,12 @@ function drawTile({ context, page, layout }, token) {
   }
   context.fillStyle = colourOf("--fill");
   context.fillRect(...box);
-  drawText(context, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
+  drawText(stage, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
 }
 
 // Within a tile: its token's score, or its share once scores are squeezed.
-function drawNumber({ context, page, scene, layout, moment }, token) {
+function drawNumber(stage, token) {
+  const { context, page, scene, layout, moment } = stage;
   if (moment.asked(token) < ARRIVAL) return; // the question is on its way
   const { tile, tileOf } = layout;
   const [score, share] = [scene.scores[token], scene.shares[token]];
@@ -103,7 +108,7 @@ function drawNumber({ context, page, scene, layout, moment }, token) {
   const rounded = [score.toFixed(1), String(Math.round(score) + 0)].map((text) => text.replace("-", "−"));
   const texts = isShare ? [`${Math.round(100 * share)}%`] : rounded;
   const colour = isLight(pixel) ? "#000000" : "#ffffff";
-  drawText(context, texts, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
+  drawText(stage, texts, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
 }
 
 // Where each token's share lies in the bar of all of them, [top, height]: in the order of the tokens.
@@ -143,32 +148,34 @@ function drawFlows({ context, page, scene, layout, moment }) {
 function drawQuestion({ context, page, scene, layout, moment }) {
   const way = clamp(moment.asked(moment.current) / ARRIVAL, 0, 1);
   if (way === 0 || way === 1) return;
-  const { tile, tileOf, left } = layout;
+  const { tile, tileOf, left, label } = layout;
   const [x, y] = tileOf(moment.current);
-  const at = [left + way * (x - left), LABEL + way * (y + tile / 2 - LABEL), tile, BAR];
+  const at = [left + way * (x - left), label + way * (y + tile / 2 - label), tile, BAR];
   drawStrip(context, scene.q, largestSize(scene.q), page.model.pixels.signed, at);
   context.strokeStyle = page.colourOf("--q");
   context.strokeRect(...at);
 }
 
 // The asking token's q, and the k of the token that is asked, or the v of the one that gives.
-function drawLists({ context, page, scene, layout, moment }) {
-  const { left, strip } = layout;
+function drawLists(stage) {
+  const { context, page, scene, layout, moment } = stage;
+  const { left, strip, label } = layout;
   const { q, k, v, token } = scene;
   const { current, isAsking } = moment;
-  const draw = (label, values, y, colour, most) => {
-    drawText(context, [label], left, y + LABEL / 2, { colour: page.colourOf(colour), bold: true, width: strip });
-    drawStrip(context, values, most, page.model.pixels.signed, [left, y + LABEL, strip, STRIP_HEIGHT]);
+  const draw = (name, values, y, colour, most) => {
+    drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(colour), bold: true, width: strip });
+    drawStrip(context, values, most, page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
   };
   draw(`q of ${page.model.tokenName(token)}`, q, 0, "--q", largestSize(q));
   if (!(current >= 0)) return;
   const [name, rows, colour] = isAsking ? ["k", k, "--k"] : ["v", v, "--v"];
-  const label = `${name} of ${page.model.tokenName(current)}`;
-  draw(label, rowOf(rows, current, q.length), LABEL + STRIP_HEIGHT + 8, colour, largestSize(rows));
+  const whose = `${name} of ${page.model.tokenName(current)}`;
+  draw(whose, rowOf(rows, current, q.length), label + STRIP_HEIGHT + 8, colour, largestSize(rows));
 }
 
 // What has flowed in so far, added up.
-function drawSums({ context, page, scene, layout, moment }) {
+function drawSums(stage) {
+  const { context, page, scene, layout, moment } = stage;
   const { v, shares, flows } = scene;
   const sums = new Float64Array(scene.sums.length);
   shares.forEach((share, token) => {
@@ -177,12 +184,12 @@ function drawSums({ context, page, scene, layout, moment }) {
   });
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
-  drawText(context, ["takes"], left, top + LABEL / 2, { colour: page.colourOf("--text"), bold: true });
+  drawText(stage, ["takes"], left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true });
   drawStrip(context, sums, largestSize(scene.sums), page.model.pixels.signed, [
     left,
-    top + LABEL,
+    top + layout.label,
     width,
-    bottom - top - LABEL,
+    bottom - top - layout.label,
   ]);
 }
 
@@ -198,7 +205,7 @@ function drawFrames({ context, page, scene, layout }) {
 
 // scene: {prefix, token, guess, q (d), k and v (T, d), scores and shares (T), sums (d), flows: 0 where the head is off}.
 export function drawStage(page, canvas, scene, beat) {
-  const layout = layoutOf(canvas.clientWidth, page.model.sizes);
+  const layout = layoutOf(canvas, page.model.sizes);
   canvas.style.height = `${layout.height}px`;
   const context = sharpen(canvas);
   if (!context) return;

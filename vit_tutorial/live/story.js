@@ -51,7 +51,7 @@ const STORY = [
     follow: "patch",
     text: ({ D, canDraw }) =>
       `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
-      (canDraw ? "Click two black patches: do their tokens differ?" : "Click others: how much do their tokens differ?"),
+      (canDraw ? "Click two corners that are all black: do their tokens differ?" : "Click others: how much do their tokens differ?"),
   },
   {
     station: "embedding",
@@ -72,7 +72,7 @@ const STORY = [
       hasPositions &&
       "The token doesn’t say where its patch was. So a list for its place is added. " +
         (canDraw
-          ? "Click both black patches again: do they differ now?"
+          ? "Click both black corners again: do they differ now?"
           : "Click other patches: each place has its own."),
   },
   {
