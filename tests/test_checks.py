@@ -18,18 +18,10 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks.engine import (
-    Case,
-    Observation,
-    Question,
-    Slip,
-    compare,
-    pencil,
-    progress,
-    symptoms,
-)
+from vit_tutorial.checks.engine import compare, symptoms
+from vit_tutorial.checks.engine.exercise import Attempt, Case, Observation, Trial
 from vit_tutorial.checks.engine.models import ModelSnapshot
-from vit_tutorial.checks.engine.run import Attempt, Trial
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCHIFY
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -178,13 +170,14 @@ def test_an_unknown_mistake_gets_the_first_difference():
     assert "It looks like" not in text
 
 
-def test_a_mistake_beside_another_is_named_with_care():
-    def plain(images, patch_size):  # a reshape, and blind to rectangular patches
-        (B, _, H, W), P = images.shape, patch_size if isinstance(patch_size, int) else patch_size[0]
+def test_a_mistake_is_named_beside_an_error():
+    def only_squares(images, patch_size):  # a reshape, and no rectangular patches
+        (B, _, H, W), P = images.shape, patch_size
         return images.reshape(B, H * W // P**2, -1)
 
-    text = hand_in("patchify", plain)[1]
-    assert "It looks like a reshape in place of a permute (on 2 inputs, but not on all: there may be another)." in text
+    text = hand_in("patchify", only_squares)[1]
+    assert "It looks like a reshape in place of a permute." in text
+    assert "raises" in text
 
 
 def test_a_mistake_that_one_input_alone_shows_beside_errors_is_not_named():
@@ -495,7 +488,7 @@ def test_a_model_is_compared_with_what_it_was(change, words):
 
 
 def test_progress_says_what_is_done_and_what_is_open(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_verdicts", {})
+    monkeypatch.setattr(checks, "_verdicts", {})
     checks.progress()
     assert said(capsys) == "No check has run yet: run the cells above."
     checks.check_patchify(right)

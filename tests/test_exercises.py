@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from vit_tutorial import checks
-from vit_tutorial.checks.engine import progress
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
@@ -197,7 +196,7 @@ def test_a_copy_fails_at_its_stubs_alone(source, monkeypatch):
 )
 def test_a_solved_source_prints_what_stands_in_it(source, monkeypatch):
     monkeypatch.chdir(source.parent)
-    monkeypatch.setattr(progress, "_verdicts", {})
+    monkeypatch.setattr(checks, "_verdicts", {})
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in cells(source, "code"):
         said, failed = run(cell, names)

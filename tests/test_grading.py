@@ -542,9 +542,10 @@ def test_a_course_that_submissions_could_read_is_refused(tool):
 
 
 def test_an_answer_has_a_limit_of_its_own(tool, sandboxed):
-    message = {"cells": [{"source": "print('x' * 50_000)"}], "seconds": 20}
+    cells = {"cells": [{"source": "print('x' * 50_000)"}], "lesson": "01", "cell_seconds": 20}
+    checks = {"checks": [], "given": "", "check_seconds": 20}
     with pytest.raises(tool.sandbox.SandboxStopped, match=r"MB of output|can.t be read"):
-        tool.sandbox.run("execute_notebook.py", message, sandboxed, tool.Limits(answer=10_000))
+        tool.sandbox.run([cells, checks], sandboxed, tool.Limits(answer=10_000))
 
 
 def test_there_are_as_many_at_a_time_as_memory_allows(tool, monkeypatch):
@@ -560,12 +561,12 @@ def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
         tool.grade(tmp_path / "in", tmp_path, sandboxed)
 
 
-@pytest.mark.parametrize(("share", "seconds"), [(1.7, 20), (1.0, 20), (0.25, 80), (0.001, 200)])
-def test_a_busy_machine_makes_no_limit_harder(tool, monkeypatch, share, seconds):
-    program = importlib.import_module("execute_notebook")
+@pytest.mark.parametrize(("share", "times"), [(1.7, 1), (1.0, 1), (0.25, 4), (0.001, 10)])
+def test_a_busy_machine_makes_no_limit_harder(tool, monkeypatch, share, times):
+    program = importlib.import_module("check_submission")
     monkeypatch.setattr(program.psutil, "Process", lambda: SimpleNamespace(create_time=lambda: time.time() - 100))
     monkeypatch.setattr(program.time, "process_time", lambda: 100 * share)
-    assert program.scaled_limit(20) == seconds
+    assert program.slowness() == pytest.approx(times, rel=1e-3)
 
 
 # ---- Tricks ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ The route of a submission, from ``make grade`` to its row:
     student_notebooks.collect        the files, and whose they are
     classroom.in_processes           a process for each submission, with a deadline
     student_notebooks.rebuild        the teacher's copy with the student's answers
-    course.examine                   sandbox.run: execute_notebook.py runs the cells, check_works.py checks the works
+    course.examine                   sandbox.run: check_submission.py runs the cells, then each check
     vit_tutorial.checks              a verdict and a report for each exercise, see checks/engine
     course.enter, course.marks       nbgrader's gradebook, feedback, and the row
 
@@ -50,7 +50,7 @@ from student_notebooks import Submission, collect, file_name, name_of, read, reb
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
 NOT_HANDED_IN = "not handed in"
-OVERHEAD = 180  # seconds to read a submission and start its sandboxes, and again to enter its marks
+OVERHEAD = 180  # seconds to read a submission and start its sandbox, and again to enter its marks
 TIMED_OUT = Outcome(problem="it could not be graded within the limits")
 
 Row = dict[str, Any]  # of marks.csv: COLUMNS, and the marks of each check

@@ -1,4 +1,4 @@
-"""A submission's marks: run it in sandboxes, check its works, let nbgrader enter the result into a course folder.
+"""A submission's marks: run it in a sandbox, let nbgrader enter the result into a course folder.
 
 Nbgrader's own ``Execute`` would run students' code with the teacher's rights. :class:`FillIn` stands in its place, also
 for ``nbgrader autograde`` in the course folder, and for formgrader's button.
@@ -29,8 +29,8 @@ from sandbox import GradingError, Kind, Limits
 from student_notebooks import as_plain, clean, is_check, name_of, one_line, without_hidden
 from traitlets.config import Config
 
-# The contract of the exercise notebooks, this module and check_works.py: a check's cell has such a line.
-CHECK = re.compile(r"assert checks\.check_(?P<name>\w+)\((?P<work>\w+)\)")
+# The contract of the exercise notebooks, this module and check_submission.py: a check's cell has such a line.
+CHECK = re.compile(r"assert checks\.check_(?P<check>\w+)\((?P<function>\w+)\)")
 PICTURE = re.compile(r"[\w+/=\s]{100,}", re.ASCII)  # in base64: nothing that ends an attribute of HTML
 
 SETTINGS = """import sys
@@ -53,7 +53,7 @@ c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found of a work."""
+    """What a check found."""
 
     passed: bool = False
     report: str = "There was nothing to check.\n"
@@ -96,56 +96,48 @@ class Outcome:
 
 
 def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Outcome:
-    """Run a rebuilt notebook in a sandbox, and check its works in another; never raises for what a submission does."""
+    """Run a rebuilt notebook and its checks in a sandbox; never raises for what a submission does."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    jobs = [_job(cell) for cell in code]
+    checks = {name_of(cell): match for cell in code if is_check(cell) and (match := CHECK.search(cell.source))}
+    hidden, given = _source(stem)
+    messages = [
+        {
+            "cells": [_job(cell) for cell in code],
+            "lesson": stem[:2],
+            "cell_seconds": limits.cell_seconds,
+        },
+        {
+            "checks": [match.groupdict() | {"hidden": hidden[name]} for name, match in checks.items()],
+            "given": given,
+            "check_seconds": limits.check_seconds,
+        },
+    ]
     try:
-        answer = sandbox.run("execute_notebook.py", {"cells": jobs, "seconds": limits.cell_seconds}, kind, limits)
+        answer = sandbox.run(messages, kind, limits)
     except sandbox.SandboxStopped as stopped:
         answer = {"problem": str(stopped)}
-    answer = answer if isinstance(answer, dict) else {}
-    works = answer.get("works") if isinstance(answer.get("works"), dict) else {}
+    answer = answer if isinstance(answer, dict) else {"problem": "what its process answered can't be read"}
     outputs = answer.get("outputs") if isinstance(answer.get("outputs"), list) else []
-    checks, problem = _check_works(works, code, stem, kind, limits)
+    found = answer.get("checks") if isinstance(answer.get("checks"), dict) else {}
     return Outcome(
         outputs=[list(text_and_pictures(of_cell)) for of_cell in outputs[: len(code)]],
-        checks=checks,
-        problem=one_line(answer.get("problem") or problem, 300),
+        checks={name: _result(found.get(match["check"])) for name, match in checks.items()},
+        problem=one_line(answer.get("problem", ""), 300),
     )
 
 
 def _job(cell: NotebookNode) -> dict[str, Any]:
-    """A cell as a sandbox runs it: of a check, which work is to be kept; of the table of marks, nothing."""
+    """A cell as a sandbox runs it: of a check, which function is to be saved; of the table of marks, nothing."""
     if is_check(cell) and (match := CHECK.search(cell.source)):
         return {"source": "", "check": match.groupdict()}
     return {"source": "" if is_check(cell) or name_of(cell) == "given-progress" else cell.source}
 
 
-def _check_works(
-    works: dict[str, Any], code: list[NotebookNode], stem: str, kind: Kind, limits: Limits
-) -> tuple[dict[str, Result], str]:
-    """The checks' results by their cells' names, and what went wrong; from a second sandbox."""
-    checks = {name_of(cell): CHECK.search(cell.source) for cell in code if is_check(cell)}
-    results = {name: Result() for name in checks}
-    reached = {name: match for name, match in checks.items() if match and isinstance(works.get(match["name"]), str)}
-    hidden, given = _source(stem)
-    message = {
-        "lesson": stem[:2],
-        "checks": [
-            {"check": match["name"], "work": match["work"], "pickle": works[match["name"]], "hidden": hidden[name]}
-            for name, match in reached.items()
-        ],
-        "given": given,
-        "seconds": limits.check_seconds,
-    }
-    try:
-        answer = sandbox.run("check_works.py", message, kind, limits)
-        checked = [Result(check["passed"] is True, clean(check["report"], 50_000)) for check in answer]
-    except sandbox.SandboxStopped as stopped:
-        return results, str(stopped)
-    except (KeyError, TypeError):
-        return results, "what it answered can't be read"
-    return results | dict(zip(reached, checked, strict=False)), ""
+def _result(answer: Any) -> Result:
+    """What a sandbox says of a check, which may be anything."""
+    if not isinstance(answer, dict):
+        return Result()
+    return Result(answer.get("passed") is True, clean(answer.get("report", ""), 50_000))
 
 
 @functools.cache

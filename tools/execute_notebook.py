@@ -1,34 +1,30 @@
-"""Run a notebook's cells in a sandbox, and keep what its checks are about. Started by tools/sandbox.py.
-
-Message: the cells, each with its source and, for a check, the name of the work that it is about. Answer: of each cell
-its outputs; of each check the work, pickled, as it was when the check was reached. The checks themselves run
-afterwards, in another process (tools/check_works.py): what the notebook does to torch or to the checks is gone there.
-"""
+"""Run a student's cells in a Jupyter kernel, and save what the checks are about. Used by tools/check_submission.py."""
 
 from __future__ import annotations
 
-import base64
 import functools
 import io
-import json
 import linecache
+import multiprocessing
 import os
 import resource
-import sys
-import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import nbformat
-import psutil
+from ipykernel.kernelapp import IPKernelApp
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.provisioning import LocalProvisioner
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 MAX_OUTPUTS, MAX_CHARACTERS = 100, 3_000_000  # of one cell
-BUSIEST = 10  # a limit becomes at most so many times as long
-WORKS = Path("works")
-SAVE = "__import__('execute_notebook').save_work({name!r}, {work})"
+SAVED = Path("saved")
+SAVE = "__import__('execute_notebook').save({check!r}, {function})"
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -40,13 +36,65 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
 
-def save_work(name: str, work: Any) -> None:
+def save(check: str, function: Any) -> None:
     """In the notebook's own process: write a function or class, with all it needs, and the lines of its cells."""
     target = io.BytesIO()
-    lines = {file: "".join(entry[2]) for file, entry in linecache.cache.items() if "ipykernel" in file}
-    _Pickler(target).dump((work, lines))
-    WORKS.mkdir(exist_ok=True)
-    (WORKS / name).write_bytes(target.getvalue())
+    lines = {file: "".join(entry[2]) for file, entry in linecache.cache.items() if "ipykernel_" in file}
+    _Pickler(target).dump((function, lines))
+    SAVED.mkdir(exist_ok=True)
+    (SAVED / check).write_bytes(target.getvalue())
+
+
+def close_files(keep: Connection) -> None:
+    """In a forked process: close what it has inherited, but for the standard streams and one connection."""
+    os.closerange(3, keep.fileno())
+    os.closerange(keep.fileno() + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+# ---- A kernel that is forked, and so need not import torch again -------------------------------------------------
+
+
+class _Process:
+    """A forked process with the methods of subprocess.Popen that jupyter_client calls."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, process: BaseProcess) -> None:
+        self.process, self.pid = process, process.pid
+        self.kill, self.terminate = process.kill, process.terminate
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self) -> int | None:
+        self.process.join()
+        return self.process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.process.pid or 0, number)
+
+
+class _ForkedKernel(LocalProvisioner):  # type: ignore[misc]
+    """Starts the kernel in a process that was forked earlier, and waits at the other end of ``arguments``."""
+
+    waiting: BaseProcess
+    arguments: Connection
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        self.arguments.send(["-f", self.parent.connection_file, "--log-level=CRITICAL"])
+        self.process = _Process(self.waiting)
+        self.pid = self.pgid = self.waiting.pid
+        return self.connection_info
+
+
+def _run_kernel(arguments: Connection, before: Callable[[], None]) -> None:
+    os.setpgid(0, 0)  # an interrupt reaches the kernel and what it has started, and nobody else
+    close_files(keep=arguments)
+    before()
+    IPKernelApp.launch_instance(arguments.recv())
+
+
+# ---- The cells ---------------------------------------------------------------------------------------------------
 
 
 class _Client(NotebookClient):
@@ -71,26 +119,36 @@ class _Client(NotebookClient):
             raise DeadKernelError("two cells running did not end")
 
 
-def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
-    """Run the cells, and return outputs, works, and what went wrong with the whole."""
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell(SAVE.format(**cell["check"]) if cell.get("check") else cell["source"])
-            for cell in cells
-        ]
-    )
-    timeout = {"status": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []}
+def execute(
+    cells: list[dict[str, Any]], seconds: int, slowness: float, in_kernel: Callable[[], None]
+) -> dict[str, Any]:
+    """Run cells, and return their outputs, and what went wrong with the whole; SAVED holds what checks are about.
+
+    Args:
+        cells: each with its source; a check's with the names of the check and of the function that it is about.
+        seconds: the limit of a cell.
+        slowness: how many times longer it becomes.
+        in_kernel: called first in the kernel's process.
+    """
+    theirs, ours = multiprocessing.Pipe(duplex=False)
+    forking = multiprocessing.get_context("fork")
+    kernel = forking.Process(target=_run_kernel, args=(theirs, in_kernel))
+    kernel.start()  # now: this process has no event loop, no sockets and no threads yet
+    manager = AsyncKernelManager(kernel_name="python3")
+    manager.provisioner = _ForkedKernel(kernel_id="notebook", kernel_spec=manager.kernel_spec, parent=manager)
+    manager.provisioner.waiting, manager.provisioner.arguments = kernel, ours
+    sources = [SAVE.format(**cell["check"]) if cell.get("check") else cell["source"] for cell in cells]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     client = _Client(
         notebook,
-        timeout=scaled_limit(seconds),
-        kernel_name="python3",
+        km=manager,
+        timeout=round(seconds * slowness),
         allow_errors=True,
         interrupt_on_timeout=True,
-        error_on_timeout=timeout,
+        error_on_timeout={"status": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []},
         record_timing=False,
         coalesce_streams=True,
         store_widget_state=False,
-        extra_arguments=["--log-level=CRITICAL"],
     )
     client.on_cell_executed, client.limit = client.count, seconds
     problem = ""
@@ -100,38 +158,4 @@ def execute(cells: list[dict[str, Any]], seconds: int) -> dict[str, Any]:
         problem = str(error) if "running" in str(error) else "the notebook's process ended itself"
     except (CellTimeoutError, CellExecutionError, RuntimeError, OSError) as error:
         problem = f"{type(error).__name__}: {str(error)[:300]}"
-    works = {path.name: base64.b64encode(path.read_bytes()).decode() for path in WORKS.glob("*") if path.is_file()}
-    return {"outputs": [cell.outputs for cell in notebook.cells], "works": works, "problem": problem}
-
-
-def scaled_limit(seconds: int) -> int:
-    """The limit by the clock, lengthened in proportion to how little of a processor this process got until now."""
-    share = time.process_time() / (time.time() - psutil.Process().create_time())
-    return round(seconds / min(1, max(share, 1 / BUSIEST)))
-
-
-def limit(message: dict[str, Any]) -> None:
-    """Set limits for this process and those that it starts; nobody can raise them again."""
-    limits = {resource.RLIMIT_FSIZE: message["file_bytes"], resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 512}
-    if message["processes"]:
-        limits[resource.RLIMIT_NPROC] = message["processes"]
-    for kind, value in limits.items():
-        resource.setrlimit(kind, (value, value))
-
-
-def answer(value: Any, target: int) -> None:
-    """Write the one JSON text."""
-    with os.fdopen(target, "w", encoding="utf-8", errors="replace") as file:
-        json.dump(value, file)
-
-
-def main() -> None:
-    message = json.load(sys.stdin)
-    target = os.dup(1)  # what the notebook's processes inherit as stdout leads nowhere
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    limit(message)
-    answer(execute(message["cells"], message["seconds"]), target)
-
-
-if __name__ == "__main__":
-    main()
+    return {"outputs": [cell.outputs for cell in notebook.cells], "problem": problem}

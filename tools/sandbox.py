@@ -1,8 +1,8 @@
-"""Run a program on one student's work where it can do no harm: in bubblewrap on Linux, else in a container.
+"""Run a program on one submission where it can do no harm: in bubblewrap on Linux, else in a container.
 
 The program finds Python with its packages and the package vit_tutorial, all read-only, and an empty folder in memory.
 It finds no network, no home folder, no other submission, no gradebook, no solution, none of the teacher's environment.
-One JSON text goes in, one comes out. What needs too much time, memory or disk is ended, with all its processes.
+JSON goes in, JSON comes out. What needs too much time, memory or disk is ended, with all its processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import psutil
 
 TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "vit_tutorial"
-PROGRAMS = ("execute_notebook.py", "check_works.py")  # of tools/; nothing else of it goes into a sandbox
+PROGRAMS = ("check_submission.py", "execute_notebook.py")  # of tools/; nothing else of it goes into a sandbox
 Kind = Literal["bwrap", "podman", "docker", "none"]
 IMAGE = "vit_tutorial-grading"
 SCRATCH = "/scratch"
@@ -42,7 +42,7 @@ class Limits:
     Args:
         cell_seconds: of a cell.
         check_seconds: of a check.
-        total_seconds: of all cells together, and again of all checks.
+        total_seconds: of all cells and checks together.
         memory: bytes of all its processes together.
         processes: at a time, threads included.
         disk: bytes of each of its folders.
@@ -164,19 +164,19 @@ def container(kind: Kind, limits: Limits, name: str) -> list[str]:
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 
-def run(program: str, message: dict[str, Any], kind: Kind, limits: Limits) -> Any:
-    """What one of :data:`PROGRAMS` answers to a message: JSON in, JSON out. The answer may be forged: trust nothing.
+def run(messages: list[dict[str, Any]], kind: Kind, limits: Limits) -> Any:
+    """What tools/check_submission.py answers to messages. The answer may be forged: trust nothing.
 
     Raises:
         SandboxStopped: it had to be ended, or ended without an answer.
     """
     name = f"vit-{uuid.uuid4().hex[:12]}"
-    message = message | {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
+    bounds = {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as out:
-        request.write(json.dumps(message).encode())
+        request.writelines(json.dumps(message | bounds).encode() + b"\n" for message in messages)
         request.seek(0)
         with _control_group(name, kind, limits) as joining:
-            process = _start(joining + _command(program, kind, limits, name), request, out, kind, scratch)
+            process = _start(joining + _command(kind, limits, name), request, out, kind, scratch)
             try:
                 _wait(process, out, limits)
             finally:
@@ -188,7 +188,8 @@ def run(program: str, message: dict[str, Any], kind: Kind, limits: Limits) -> An
             raise SandboxStopped("the notebook's process ended itself, or what it answered can't be read") from None
 
 
-def _command(program: str, kind: Kind, limits: Limits, name: str) -> list[str]:
+def _command(kind: Kind, limits: Limits, name: str) -> list[str]:
+    program = "check_submission.py"
     if kind == "bwrap":
         return [*bwrap(limits), sys.executable, str(TOOLS / program)]
     if kind == "none":

@@ -9,17 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial import patches as lesson
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Question,
-    Slip,
-    layer,
-    normal,
-    pencil,
-    random_weights,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.layers import layer, random_weights
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _HAND = "1 · Four patches, by hand"
 _PHOTO = "2 · The photograph"

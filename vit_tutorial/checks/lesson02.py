@@ -11,19 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from vit_tutorial import embeddings as lesson
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    Work,
-    layer,
-    normal,
-    pencil,
-    random_weights,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, Submission
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.layers import layer, random_weights
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _IN_FRONT = "In front, not at the end"
 _BEFORE = "Positions added before the class token is in front."
@@ -134,10 +125,12 @@ EMBED_TOKENS = Exercise(
 # ---- The class ---------------------------------------------------------------------------------------------------
 
 
-def _observe_embeddings(work: Work, case: Case) -> Observation:
+def _observe_embeddings(submission: Submission, case: Case) -> Observation:
     if case.label != _NEW:
-        return layer(work, case, differentiable=False)  # an image needs no gradient
-    cls_token, position, another = (_new_parameter(work, case, name) for name in ("cls_token", "position", "position"))
+        return layer(submission, case, differentiable=False)  # an image needs no gradient
+    cls_token, position, another = (
+        _new_parameter(submission, case, name) for name in ("cls_token", "position", "position")
+    )
     return Observation(
         {
             "the largest number of a new class token": cls_token.abs().max().item(),
@@ -147,8 +140,8 @@ def _observe_embeddings(work: Work, case: Case) -> Observation:
     )
 
 
-def _new_parameter(work: Work, case: Case, name: str) -> Tensor:
-    parameters = work(*case.build).named_parameters()
+def _new_parameter(submission: Submission, case: Case, name: str) -> Tensor:
+    parameters = submission(*case.build).named_parameters()
     return next((p.detach() for own, p in parameters if own.endswith(name)), torch.zeros(2))
 
 
@@ -340,7 +333,7 @@ def _stretch_cases() -> list[Case]:
 
 
 def _by_hand(
-    places: Callable[[int, int], Tensor], weigh: Callable[[Tensor], Tensor] = lambda share: share
+    places: Callable[[int, int], Tensor], weigh: Callable[[Tensor], Tensor] = lambda fraction: fraction
 ) -> Callable[..., Tensor]:
     """Bilinear by hand, with other places of the new cells among the old ones, or other weights."""
 
@@ -349,9 +342,9 @@ def _by_hand(
             old = grid.shape[axis]
             place = places(old, size[axis]).clamp(0, old - 1)
             low = place.floor().long()
-            high, share = (low + 1).clamp(max=old - 1), (place - low)
-            share = weigh(share).reshape(-1, *[1] * (2 - axis))
-            grid = grid.index_select(axis, low) * (1 - share) + grid.index_select(axis, high) * share
+            high, fraction = (low + 1).clamp(max=old - 1), (place - low)
+            weight = weigh(fraction).reshape(-1, *[1] * (2 - axis))
+            grid = grid.index_select(axis, low) * (1 - weight) + grid.index_select(axis, high) * weight
         return grid
 
     return stretch

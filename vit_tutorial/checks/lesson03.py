@@ -12,21 +12,11 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import dot_product_attention as attend
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    Work,
-    call,
-    call_with_small_tensors,
-    layer,
-    normal,
-    pencil,
-    random_weights,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, Submission
+from vit_tutorial.checks.engine.forbidden import call_with_small_tensors
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.layers import layer, random_weights
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _PENCIL = "1 · A weighted mean, with a pencil"
 _SCALE = "3 · Why divide by √d"
@@ -233,14 +223,13 @@ def _layer(
     split: Callable[[Tensor, int], Tensor] = _split,
     attend: Callable[..., tuple[Tensor, Tensor]] = attend,
     merge: Callable[[Tensor], Tensor] = _merge,
-    order: tuple[int, int, int] = (0, 1, 2),
 ) -> type[nn.Module]:
-    """The layer with one step done in another way, or the thirds of qkv in another order."""
+    """The layer with one step done in another way."""
 
     class Wrong(MultiHeadSelfAttention):
         def forward(self, x: Tensor) -> Tensor:
             thirds = self.qkv(x).chunk(3, dim=-1)
-            q, k, v = (split(thirds[i], self.num_heads) for i in order)
+            q, k, v = (split(third, self.num_heads) for third in thirds)
             return self.proj(merge(attend(q, k, v)[0]))
 
     return Wrong
@@ -264,12 +253,6 @@ MULTI_HEAD_ATTENTION = Exercise(
             "= D / h.",
             reread="√D in place of √d.",
             wrong=_layer(attend=_attend(lambda q, k: math.sqrt(q.shape[-1] * q.shape[1]))),
-        ),
-        Mistake(
-            name="q, k and v in another order",
-            says="The rows of qkv are q, k and v, in this order: chunk(3, dim=-1) gives them.",
-            reread=_HEADS,
-            wrong=_layer(order=(1, 0, 2)),
         ),
     ),
 )
@@ -299,16 +282,16 @@ def _queries_keys_values(B: int, T: int, S: int, d: int) -> tuple[Tensor, Tensor
     return normal(B, T, d, seed=1), normal(B, S, d, seed=2), normal(B, S, d, seed=3)
 
 
-def _observe_chunks(work: Work, case: Case) -> Observation:
+def _observe_chunks(submission: Submission, case: Case) -> Observation:
     if case.label != _MANY:
-        return call(work, case)
+        return call(submission, case)
     q, k, *_ = case.args
     # With many keys nothing else has as many numbers as the table of all weights.
     why = (
         "as large as the table of all weights: take chunk keys at a time, and keep no more of them than three things "
         "for each query"
     )
-    return call_with_small_tensors(work, case, q.shape[1] * k.shape[1], why)
+    return call_with_small_tensors(submission, case, q.shape[1] * k.shape[1], why)
 
 
 def _chunks(

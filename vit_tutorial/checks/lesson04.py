@@ -9,22 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    Work,
-    call,
-    call_with_small_tensors,
-    layer,
-    layer_with_dropout,
-    normal,
-    pencil,
-    random_weights,
-)
+from vit_tutorial.checks.engine.dropout import layer_with_dropout
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, Submission
+from vit_tutorial.checks.engine.forbidden import call_with_small_tensors
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.layers import layer, random_weights
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.mlp import MLP
 
 _GELU = "2 · GELU"
@@ -163,9 +153,9 @@ def _mlp_cases() -> list[Case]:
     return [*cases, Case("400 equal tokens, dropout=0.25", (tokens,), (2, 3, 0.25), _READABLE)]
 
 
-def _observe_mlp(work: Work, case: Case) -> Observation:
+def _observe_mlp(submission: Submission, case: Case) -> Observation:
     rate = case.build[2]
-    return layer_with_dropout(work, case, p=rate) if rate else layer(work, case)
+    return layer_with_dropout(submission, case, p=rate) if rate else layer(submission, case)
 
 
 _nothing = nn.Identity()
@@ -277,13 +267,13 @@ def _pieces_cases() -> list[Case]:
     return cases
 
 
-def _observe_pieces(work: Work, case: Case) -> Observation:
+def _observe_pieces(submission: Submission, case: Case) -> Observation:
     x, w1, *_ = case.args
     if x.shape != _MANY[0]:
-        return call(work, case)
+        return call(submission, case)
     # With many units nothing else has as many numbers as the whole hidden layer.
     why = f"with room for all M = {len(w1)} hidden units: take one piece at a time"
-    return call_with_small_tensors(work, case, len(x) * len(w1), why)
+    return call_with_small_tensors(submission, case, len(x) * len(w1), why)
 
 
 def _pieces(

@@ -9,24 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    Value,
-    Work,
-    build_layer,
-    layer,
-    layer_with_dropout,
-    normal,
-    pencil,
-    random_weights,
-    share_no_parameter,
-    variant,
-)
+from vit_tutorial.checks.engine.dropout import layer_with_dropout
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, Submission, Value
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.layers import build_layer, layer, random_weights, share_no_parameter, variant
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.encoder import DropPath, EncoderBlock
 
 _EQUATIONS = "1 · Two equations, two lines"
@@ -143,9 +130,9 @@ def _drop_cases() -> list[Case]:
     ]
 
 
-def _observe_drop_path(work: Work, case: Case) -> Observation:
+def _observe_drop_path(submission: Submission, case: Case) -> Observation:
     (p,) = case.build
-    return layer_with_dropout(work, case, p) if p else layer(work, case)
+    return layer_with_dropout(submission, case, p) if p else layer(submission, case)
 
 
 def _dropping(axes: int = 1, divided: bool = True, always: bool = False) -> type[nn.Module]:
@@ -211,20 +198,20 @@ def _silenced(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 def _block_cases() -> list[Case]:
     plain, small = random_weights(EncoderBlock(4, 2, 6)), random_weights(EncoderBlock(8, 4, 6))
     equal = normal(1, 2, 4).expand(300, 2, 4)
-    attention_alone, mlp_alone = _silenced(plain, "mlp.fc2"), _silenced(plain, "attention.proj")
+    silent_mlp, silent_attention = _silenced(plain, "mlp.fc2"), _silenced(plain, "attention.proj")
     return [
         Case("z (1, 3, 8), num_heads=4, mlp_dim=6", (5 * normal(1, 3, 8),), (8, 4, 6, 0.0, 0.0), small),
         Case("z (3, 2, 4), num_heads=2, mlp_dim=6", (5 * normal(3, 2, 4),), (4, 2, 6, 0.0, 0.0), plain),
         # Nearly constant tokens show a norm's eps.
         Case("z nearly constant", (normal(2, 3, 8) / 1000,), (8, 4, 6, 0.0, 0.0), small),
-        Case("300 equal images, dropout=0.5, attention alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), attention_alone),
-        Case("300 equal images, dropout=0.5, MLP alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), mlp_alone),
+        Case("300 equal images, dropout=0.5, attention alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), silent_mlp),
+        Case("300 equal images, dropout=0.5, MLP alone speaks", (equal,), (4, 2, 6, 0.5, 0.0), silent_attention),
         Case("300 equal images, drop_path=0.3", (equal,), (4, 2, 6, 0.0, 0.3), plain),
     ]
 
 
-def _observe_block(work: Work, case: Case) -> Observation:
-    return layer_with_dropout(work, case) if any(case.build[3:]) else layer(work, case)
+def _observe_block(submission: Submission, case: Case) -> Observation:
+    return layer_with_dropout(submission, case) if any(case.build[3:]) else layer(submission, case)
 
 
 class _Block(EncoderBlock):
@@ -341,8 +328,8 @@ def _encoder_cases() -> list[Case]:
     return [*cases, Case(label, (normal(2, 3, 4) / 1000,), (*cases[0].build[:4], 0.0), silent)]
 
 
-def _observe_encoder(work: Work, case: Case) -> Observation:
-    module = build_layer(work, case)
+def _observe_encoder(submission: Submission, case: Case) -> Observation:
+    module = build_layer(submission, case)
     first = [p.flatten().tolist() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
     values: dict[str, Value] = {
         "the number of mlp.fc1.weight that torch sees (one in each block)": len(first),
@@ -352,7 +339,7 @@ def _observe_encoder(work: Work, case: Case) -> Observation:
         return Observation(values)
     drops = [part for part in module.modules() if type(part).__name__ == "DropPath"]  # the package's or the student's
     values["drop path"] = rates = [round(float(getattr(drop, "p", 0.0)), 4) for drop in drops]
-    share_no_parameter(module, work(*case.build))
+    share_no_parameter(module, submission(*case.build))
     observed = layer(lambda *_: module, case, chance=any(rates))
     observed.values = values | observed.values
     return observed

@@ -11,23 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    build_layer,
-    call_with_model,
-    entries,
-    layer,
-    normal,
-    pencil,
-    random_weights,
-    share_no_parameter,
-    variant,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation
+from vit_tutorial.checks.engine.functions import entries, normal
+from vit_tutorial.checks.engine.layers import build_layer, layer, random_weights, share_no_parameter, variant
+from vit_tutorial.checks.engine.models import call_with_model
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
@@ -115,12 +103,12 @@ class _Turned(_Model):
         return super().forward(images.mT)
 
 
-def _observe_model(work: Any, case: Case) -> Observation:
+def _observe_model(submission: Any, case: Case) -> Observation:
     """As :func:`layer`; and in a case of its own how a new model starts."""
     if case.label != NEW:
-        return layer(work, case, differentiable=False)
-    module = build_layer(work, case)
-    share_no_parameter(module, work(*case.build))
+        return layer(submission, case, differentiable=False)
+    module = build_layer(submission, case)
+    share_no_parameter(module, submission(*case.build))
     first = [p for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     observed = {
@@ -271,7 +259,7 @@ def _of_other_sizes(count: Callable[..., Counts]) -> tuple[Mistake, ...]:
 
 
 def _counted(*keys: str) -> Callable[[Any, Case], Observation]:
-    return lambda work, case: Observation(entries(work(*case.args), keys))
+    return lambda submission, case: Observation(entries(submission(*case.args), keys))
 
 
 def _count_cases() -> list[Case]:
@@ -339,9 +327,9 @@ def _map_cases() -> list[Case]:
     return cases
 
 
-def _observe_maps(work: Any, case: Case) -> Observation:
+def _observe_maps(submission: Any, case: Case) -> Observation:
     """The maps; a tensor that holds all layers, or a dictionary of them in order, will do, too."""
-    observed, model = call_with_model(work, case), case.args[0]
+    observed, model = call_with_model(submission, case), case.args[0]
     if isinstance(observed.result, Mapping):
         observed.values["result"] = list(observed.result.values())
     observed.values["the model's mode afterwards"] = "training" if model.training else "evaluation"

@@ -12,22 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Fault,
-    Forbidden,
-    Mistake,
-    Observation,
-    Question,
-    by_parameter,
-    call,
-    call_with_model,
-    normal,
-    pencil,
-    random_weights,
-    tensors,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Forbidden, Mistake, Observation
+from vit_tutorial.checks.engine.functions import call, normal, tensors
+from vit_tutorial.checks.engine.layers import random_weights
+from vit_tutorial.checks.engine.models import by_parameter, call_with_model
+from vit_tutorial.checks.engine.questions import Question, pencil
 from vit_tutorial.train import parameter_groups, schedule
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -109,10 +98,10 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
 # ---- The schedule ------------------------------------------------------------------------------------------------
 
 
-def _shares(work: Any, case: Case) -> Observation:
-    """The share at each step, the one after the last included."""
+def _fractions(submission: Any, case: Case) -> Observation:
+    """The fraction of the peak rate at each step, the one after the last included."""
     steps, warmup = case.args
-    return Observation({"share": [work(step, steps, warmup) for step in range(steps + 1)]})
+    return Observation({"fraction": [submission(step, steps, warmup) for step in range(steps + 1)]})
 
 
 def _schedule(step: int, steps: int, warmup: int, first: int = 1, start: int | None = None) -> float:
@@ -132,7 +121,7 @@ SCHEDULE = Exercise(
         Case(f"steps={steps}, warmup={warmup}", (steps, warmup))
         for steps, warmup in [(10, 4), (30, 6), (8, 0), (9, 1), (5, 4)]
     ],
-    observe=_shares,
+    observe=_fractions,
     tolerance=4e-7,
     forbidden=(schedule,),
     mistakes=(
@@ -172,9 +161,9 @@ def _group_cases() -> list[Case]:
     ]
 
 
-def _decays(work: Any, case: Case) -> Observation:
+def _decays(submission: Any, case: Case) -> Observation:
     """The decay of each parameter, by its name."""
-    observed = call_with_model(work, case)
+    observed = call_with_model(submission, case)
     groups = observed.values.pop("result")
     observed.values |= by_parameter(groups, case.args[0], "weight_decay", default=0.01)  # the optimiser's own
     return observed
@@ -233,8 +222,8 @@ def _task(count: int, classes: int) -> tuple[Tensor, Tensor]:
     return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
 
 
-def _measured(work: Any, case: Case) -> Observation:
-    observed, model = call_with_model(work, case), case.args[0]
+def _measured(submission: Any, case: Case) -> Observation:
+    observed, model = call_with_model(submission, case), case.args[0]
     observed.values |= {
         "model.training afterwards": model.training,
         "how many images come at once": model.sizes,
@@ -246,7 +235,7 @@ def _measured(work: Any, case: Case) -> Observation:
 def _accuracy(
     model: nn.Module, images: Tensor, labels: Tensor, batch_size: int, training: bool = False, by_batch: bool = False
 ) -> float:
-    """The share of right answers; or asked in training mode, or as the mean of the batches' shares."""
+    """The fraction of right answers; or asked in training mode, or as the mean over the batches."""
     model.train(training)
     with torch.no_grad():
         batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
@@ -275,7 +264,7 @@ ACCURACY = Exercise(
             lesson="04",
         ),
         Mistake(
-            name="a mean of the batches' shares",
+            name="a mean over the batches",
             says="The last batch may be smaller, but counts as much as the others in your mean. Count right answers, "
             "and divide by the number of images.",
             reread=_LOOP,
@@ -329,9 +318,9 @@ def _fit_cases() -> list[Case]:
     return cases
 
 
-def _trained(work: Any, case: Case) -> Observation:
+def _trained(submission: Any, case: Case) -> Observation:
     """The loss of every step, and the weights at the end."""
-    observed, model = call_with_model(work, case, trained=True), case.args[0]
+    observed, model = call_with_model(submission, case, trained=True), case.args[0]
     if any(part.requires_grad for part in tensors(observed.result)):
         raise Fault("the losses are tensors with their graph, which keep all that was computed: return loss.item()")
     weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
@@ -125,7 +127,7 @@ def _to_one(a: Tensor) -> Tensor:
 
 
 def _rollout(weights: Tensor, fusion: str, identity: float = 0.5) -> Tensor:
-    """Rollout with another share of the identity in each layer."""
+    """Rollout with another weight of the identity in each layer."""
     eye = torch.eye(weights.shape[-1])
     R = eye.expand(weights.shape[1], -1, -1)
     for layer in weights:

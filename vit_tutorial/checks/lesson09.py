@@ -9,20 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Fault,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    changed_argument,
-    copy_arguments,
-    describe,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine.compare import describe
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation
+from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
 _TURNED = "6 · A kernel with an axis for the heads"
@@ -144,15 +134,13 @@ def _flax_cases() -> list[Case]:
 
 def _flax(
     turn: Callable[[Tensor], Tensor] = lambda kernel: kernel.flatten(1).T,
-    flat: Callable[[Tensor], Tensor] = lambda bias: bias.flatten(),
     out: Callable[[Tensor], Tensor] = lambda kernel: kernel.flatten(0, 1).T,
-    order: tuple[int, ...] = (0, 1, 2),
 ) -> Callable[..., Weights]:
-    """The conversion with other ways to turn kernels (D, h, d), biases (h, d) and the projection's (h, d, D)."""
+    """The conversion with other ways to turn kernels (D, h, d) and the projection's (h, d, D)."""
 
     def convert(*tensors: Tensor) -> Weights:
-        kernels, biases = [turn(kernel) for kernel in tensors[:3]], [flat(bias) for bias in tensors[3:6]]
-        return torch.cat([kernels[i] for i in order]), torch.cat([biases[i] for i in order]), out(tensors[6])
+        kernels, biases = [turn(kernel) for kernel in tensors[:3]], [bias.flatten() for bias in tensors[3:6]]
+        return torch.cat(kernels), torch.cat(biases), out(tensors[6])
 
     return convert
 
@@ -189,18 +177,6 @@ ATTENTION_FROM_FLAX = Exercise(
             reread=_TURNED,
             wrong=_flax(turn=lambda kernel: kernel.mT.flatten(1).T),
         ),
-        Mistake(
-            name="heads in another order, of kernels and biases",
-            says="Flatten (h, d) as it is, so that head 0's d numbers come first.",
-            reread=_TURNED,
-            wrong=_flax(turn=lambda kernel: kernel.mT.flatten(1).T, flat=lambda bias: bias.T.flatten()),
-        ),
-        Mistake(
-            name="keys before queries",
-            says="All queries come first, then all keys, then all values.",
-            reread=_TURNED,
-            wrong=_flax(order=(1, 0, 2)),
-        ),
     ),
 )
 
@@ -223,9 +199,9 @@ def _dino(prefix: str, student: str, seed: int) -> dict[str, Any]:
     return {"student": network(student, seed), "teacher": network(prefix, seed + 20), "epoch": 300}
 
 
-def _contents(work: Any, case: Case) -> Observation:
+def _contents(submission: Any, case: Case) -> Observation:
     checkpoint = copy_arguments(case.args)[0]
-    contents = work(checkpoint)
+    contents = submission(checkpoint)
     if not isinstance(contents, Mapping):
         raise Fault(f"returned {describe(contents)}, expected a dictionary of names and tensors")
     names = sorted(map(str, contents))

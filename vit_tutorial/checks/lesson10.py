@@ -11,23 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    by_parameter,
-    call_with_model,
-    changed_argument,
-    copy_arguments,
-    entries,
-    normal,
-    pencil,
-    random_weights,
-    tensors,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation
+from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, entries, normal, tensors
+from vit_tutorial.checks.engine.layers import random_weights
+from vit_tutorial.checks.engine.models import by_parameter, call_with_model
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.embeddings import Grid, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -95,8 +83,8 @@ def _model(depth: int = 2, dim: int = 8, classes: int = 3) -> ViT:
     return model
 
 
-def _features(work: Any, case: Case) -> Observation:
-    observed = call_with_model(work, case)
+def _features(submission: Any, case: Case) -> Observation:
+    observed = call_with_model(submission, case)
     graph = any(part.requires_grad for part in tensors(observed.result))
     words = "a graph: compute them under torch.no_grad()" if graph else "no graph"
     observed.values["what the features carry along"] = words
@@ -212,9 +200,9 @@ def _state(grid: Grid, D: int, classes: int) -> State:
     return state | {"norm.weight": state["norm.weight"].double()}  # whose dtype stays as it is
 
 
-def _adapted(work: Any, case: Case) -> Observation:
+def _adapted(submission: Any, case: Case) -> Observation:
     arguments, state = copy_arguments(case.args), case.args[0]
-    result = entries(work(*arguments), state)
+    result = entries(submission(*arguments), state)
     others = [name for name in state if not name.startswith(("head.", "embed.position"))]
     same_dtype = ", ".join(name for name in others if result[name].dtype == state[name].dtype)
     changed = changed_argument(case.args, arguments)
@@ -256,9 +244,9 @@ FOR_A_NEW_TASK = Exercise(
 # ---- A rate for each layer ---------------------------------------------------------------------------------------
 
 
-def _rates(work: Any, case: Case) -> Observation:
+def _rates(submission: Any, case: Case) -> Observation:
     """The rate of each parameter."""
-    observed = call_with_model(work, case)
+    observed = call_with_model(submission, case)
     observed.values |= by_parameter(observed.values.pop("result"), case.args[0], "lr", default=None)
     return observed
 
@@ -310,10 +298,10 @@ def _tune_cases() -> list[Case]:
     return cases
 
 
-def _tuned(work: Any, case: Case) -> Observation:
+def _tuned(submission: Any, case: Case) -> Observation:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    observed = call_with_model(work, case, trained=True)
+    observed = call_with_model(submission, case, trained=True)
     changed = [name for name, p in model.named_parameters() if not torch.equal(before[name], p)]
     del observed.values["result"]  # it trains in place
     trainable = all(p.requires_grad for p in model.head.parameters())

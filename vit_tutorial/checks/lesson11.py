@@ -9,7 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 

@@ -13,19 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Forbidden,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    call,
-    entries,
-    normal,
-    pencil,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Forbidden, Mistake, Observation
+from vit_tutorial.checks.engine.functions import call, entries, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _KNOWS = "1 · What a convolution knows"
 _RATE = "One rate for both."
@@ -209,9 +199,9 @@ def _one_rate(runs: list[Run]) -> dict[str, tuple[float, float]]:
     return _fair(by_rate[rate])
 
 
-def _of_each_model(work: Any, case: Case) -> Observation:
-    """The rate and the accuracy that ``work`` gives for each model."""
-    observed = call(work, case)
+def _of_each_model(submission: Any, case: Case) -> Observation:
+    """The rate and the accuracy that the submission gives for each model."""
+    observed = call(submission, case)
     pairs = entries(observed.result, sorted({run["model"] for run in case.args[0]}))
     observed.values = {f"the pair of {model!r}": pair for model, pair in pairs.items()}
     return observed

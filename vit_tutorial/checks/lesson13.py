@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Observation, Question, Slip, call, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
@@ -117,9 +119,9 @@ COLOUR_CLASSES = Exercise(
 def _learning_but(fixed: int) -> Callable[[Any, Case], Observation]:
     """What is called, with its gradients; the text asks for none in argument ``fixed``, counted from 0."""
 
-    def observe(work: Any, case: Case) -> Observation:
+    def observe(submission: Any, case: Case) -> Observation:
         def held(*given: Any) -> Any:
-            return work(*(x.detach() if place == fixed else x for place, x in enumerate(given)))
+            return submission(*(x.detach() if place == fixed else x for place, x in enumerate(given)))
 
         observed = call(held, case, differentiable=True)
         observed.gradients.pop(f"argument {fixed + 1}", None)
@@ -180,8 +182,9 @@ def _back_cases() -> list[Case]:
     return cases
 
 
-def _masks(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    return mask_token.expand(len(visible), hidden.shape[1] - visible.shape[1], -1)
+def _masks_at_the_end(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    masks = mask_token.expand(len(visible), hidden.shape[1] - visible.shape[1], -1)
+    return torch.cat([visible, masks], dim=1)
 
 
 RESTORE = Exercise(
@@ -198,14 +201,7 @@ RESTORE = Exercise(
             says="Only `hidden` says which places the tokens belong to. Put each visible token into its own place, and "
             "the mask token into the others.",
             reread=_ORDER,
-            wrong=lambda visible, *others: torch.cat([visible, _masks(visible, *others)], dim=1),
-        ),
-        Mistake(
-            name="mask tokens in front of the visible ones",
-            says="Only `hidden` says which places the tokens belong to. Put each visible token into its own place, and "
-            "the mask token into the others.",
-            reread=_ORDER,
-            wrong=lambda visible, *others: torch.cat([_masks(visible, *others), visible], dim=1),
+            wrong=_masks_at_the_end,
         ),
         Mistake(
             name="visible and hidden places exchanged",

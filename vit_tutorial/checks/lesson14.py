@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import scaling
-from vit_tutorial.checks.engine import (
-    Case,
-    Exercise,
-    Fault,
-    Mistake,
-    Observation,
-    Question,
-    Slip,
-    changed_argument,
-    copy_arguments,
-    entries,
-    pencil,
-)
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation
+from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, entries
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _LAW = "1 · A law, with a pencil"
 _SURE = "2 · How sure is it?"
@@ -198,10 +188,10 @@ def _grow_cases() -> list[Case]:
     ]
 
 
-def _sizes(work: Any, case: Case) -> Observation:
-    """The sizes of the dictionary that the work returns, which must be whole numbers."""
+def _sizes(submission: Any, case: Case) -> Observation:
+    """The sizes of the dictionary that the submission returns, which must be whole numbers."""
     arguments = copy_arguments(case.args)
-    sizes = entries(work(*arguments), case.args[0])
+    sizes = entries(submission(*arguments), case.args[0])
     for name, size in sizes.items():
         if isinstance(size, float):
             raise Fault(f"{name} is {size!r}, a float, and should be a whole number, as it was: round it")

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, pad, silu
 
-from vit_tutorial.checks.engine import Case, Exercise, Forbidden, Mistake, Question, Slip, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Forbidden, Mistake
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import modern
 
 _GATED = "Gate and value exchanged."
@@ -268,12 +270,6 @@ ROTATE = Exercise(
             wrong=_neighbours_out,
         ),
         Mistake(
-            name="halves that come back as neighbours, in all tokens",
-            says="Both numbers of a pair go back to their places, i and i + d/2: join the halves with torch.cat.",
-            reread=_HALVES,
-            wrong=lambda x, angles: _with_neighbours(_rotate(x, angles)),
-        ),
-        Mistake(
             name="a turn the other way",
             says="a cos - b sin in the first half, b cos + a sin in the second.",
             reread=_ROTARY,
@@ -284,14 +280,6 @@ ROTATE = Exercise(
             says="The tokens before the patches have no place in the image: leave them as they are.",
             reread=_CLASS,
             wrong=_rotate_all,
-        ),
-        Mistake(
-            name="the first tokens rotated in place of the last",
-            says="The class token comes first and has no place: the last N tokens are the patches.",
-            reread=_CLASS,
-            wrong=lambda x, angles: torch.cat(
-                [_rotate(x[..., : len(angles), :], angles), x[..., len(angles) :, :]], dim=-2
-            ),
         ),
     ),
 )

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 _BY_HAND = "1 · Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"

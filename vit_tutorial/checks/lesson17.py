@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, call, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import call, normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import words as lesson
 
 _LOSS = "2 · The loss, with a pencil"

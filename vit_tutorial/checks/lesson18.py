@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.export import quantise
 
 _PACKAGE = (quantise.quantise, quantise.dequantise, quantise.fake_quantise, quantise.integer_linear)

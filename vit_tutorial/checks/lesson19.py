@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.engine import Case, Exercise, Mistake, Question, Slip, normal, pencil
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
+from vit_tutorial.checks.engine.functions import normal
+from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)

@@ -2,7 +2,7 @@
 
 What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
 without a graph: all are accepted. Floats aren't where whole numbers are asked for. Everywhere, ``right`` is what the
-reference gives, and ``actual`` what the student's work gives.
+reference gives, and ``actual`` what the submission gives.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Number
+from typing import Any
 
 import numpy as np
 import torch
@@ -203,6 +204,11 @@ def describe(x: Value) -> str:
         return f"a tensor of shape {shape(x)}"
     name = type(x).__name__
     return "a NumPy array" if name == "ndarray" else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
+def name_of(function: Any) -> str:
+    """What a function or class is called."""
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def distinguish(a: Value, b: Value) -> tuple[str, str]:

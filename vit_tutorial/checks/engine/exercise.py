@@ -1,45 +1,32 @@
-"""What a lesson declares: exercises, the inputs to try, the mistakes that have a name, and what is forbidden."""
+"""What a lesson declares (exercises, their inputs, mistakes that have a name), and what a run of it gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
-Work: TypeAlias = Any  # what a student hands in: a function, a class, or a dictionary of answers, if all is well
-Value: TypeAlias = Any  # what a work returns: a tensor, an array, a number, a list of them, or anything else
+Submission: TypeAlias = Any  # what a student hands in: a function, a class, or a dictionary of answers, if all is well
+Value: TypeAlias = Any  # what a submission returns: a tensor, an array, a number, a list of them, or anything else
 
 
 class Fault(Exception):
-    """What is wrong with a student's work, in a plain sentence."""
+    """What is wrong with a submission, in a plain sentence."""
+
+
+# ---- What a lesson declares --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """One input that a work is tried on."""
+    """One input that a submission is tried on."""
 
     label: str  # how the report calls it
-    args: tuple[Any, ...] = ()  # what the work is called with
+    args: tuple[Any, ...] = ()  # what the submission is called with
     build: tuple[Any, ...] = ()  # what a class is built with
     weights: dict[str, Tensor] = field(default_factory=dict)  # of a layer, by the names that the stub agrees on
-
-
-@dataclass
-class Observation:
-    """What a work did on one case."""
-
-    values: dict[str, Value]  # by the words that a report calls them ("result" for most works): what is compared
-    second_result: Value = None  # of a call with other numbers, to see that nothing of the first one stays
-    gradients: dict[str, Tensor | None] = field(default_factory=dict)  # by the name of the argument or parameter
-    changed_argument: str = ""  # a sentence on the first argument that was changed in place
-
-    @property
-    def result(self) -> Value:
-        """What the work returned."""
-        return self.values.get("result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +36,7 @@ class Mistake:
     name: str  # a few words that fit after "It looks like"
     says: str  # one to three sentences that explain what happens, and what to do
     reread: str  # a heading (or a bold opening) of the lesson, word for word
-    wrong: Work  # with the signature of the right one; for questions a dictionary of the wrong answers
+    wrong: Submission  # with the signature of the right one; for questions a dictionary of the wrong answers
     lesson: str = ""  # where to reread, two digits; "" for the exercise's own lesson
 
 
@@ -68,9 +55,9 @@ class Exercise:
     name: str  # what follows ``check_``
     lesson: str  # two digits
     points: int  # as in the exercise's notebook
-    right: Work  # the reference; a work must not call the package's own. For questions the right answers
+    right: Submission  # the reference; students must not call the package's own. For questions the right answers
     cases: Callable[[], list[Case]]  # makes the inputs, new ones at each call
-    observe: Callable[[Work, Case], Observation] | None = None  # runs a work on a case; None: ``functions.call``
+    observe: Callable[[Submission, Case], Observation] | None = None  # tries one on a case; None: ``functions.call``
     mistakes: tuple[Mistake, ...] = ()  # those that the check can name, the likelier one first
     tolerance: float = 1e-5  # the largest difference that counts as equal, relative to the largest number
     forbidden: tuple[Any, ...] = ()  # what the text asks to do without: a Forbidden, or its ``what``
@@ -78,10 +65,47 @@ class Exercise:
 
     @property
     def asks_questions(self) -> bool:
-        """Whether each case is a question, and a work a dictionary of answers; a report shows none of the right."""
+        """Whether each case is a question, and a submission a dictionary of answers; no report shows the right ones."""
         return isinstance(self.right, dict)
 
 
-def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
-    """The exercises that a lesson's module declares, in their order."""
-    return tuple(value for value in vars(module).values() if isinstance(value, Exercise))
+# ---- What a run gives --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Observation:
+    """What a submission did on one case."""
+
+    values: dict[str, Value]  # by the words that a report calls them ("result" for most): what is compared
+    second_result: Value = None  # of a call with other numbers, to see that nothing of the first one stays
+    gradients: dict[str, Tensor | None] = field(default_factory=dict)  # by the name of the argument or parameter
+    changed_argument: str = ""  # a sentence on the first argument that was changed in place
+
+    @property
+    def result(self) -> Value:
+        """What the submission returned."""
+        return self.values.get("result")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A student's submission on one case."""
+
+    case: Case  # untouched
+    right: Observation  # what the reference does
+    outcome: Observation | Fault  # what the submission does, or what went wrong
+    difference: str  # what is wrong with that, in a sentence; "" for nothing
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A student's submission on all cases of an exercise."""
+
+    exercise: Exercise
+    attempts: list[Attempt]
+    printed: str  # what the submission printed
+
+    @property
+    def wrong(self) -> list[Attempt]:
+        """The attempts that are wrong."""
+        return [attempt for attempt in self.attempts if attempt.difference]

@@ -1,8 +1,10 @@
-"""What an exercise asks to do without raises a Fault while the student's code runs."""
+"""What an exercise asks to do without, calls and large tensors, raises a Fault while the student's code runs."""
 
 from __future__ import annotations
 
 import functools
+import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn
@@ -10,19 +12,38 @@ from unittest.mock import patch
 
 from torch.overrides import TorchFunctionMode
 
-from vit_tutorial.checks.engine.exercise import Exercise, Fault, Forbidden, Work
-from vit_tutorial.checks.engine.student import name_of, unwrap
+from vit_tutorial.checks.engine.compare import name_of
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Forbidden, Observation, Submission
+from vit_tutorial.checks.engine.functions import call, tensors
 
 _WRITE_YOUR_OWN = "write your own in the cell above"
 
 
-def package_work(work: Work) -> str:
-    """A sentence if a work is the package's own, or derives from it; else ""."""
-    function = unwrap(work)
+# ---- The package's own -------------------------------------------------------------------------------------------
+
+
+def package_origin(submission: Submission) -> str:
+    """A sentence if a submission is the package's own, or derives from it; else ""."""
+    function = _unwrap(submission)
     family = function.__mro__ if isinstance(function, type) else [function]
     if any(f"{getattr(member, '__module__', '')}.".startswith("vit_tutorial.") for member in family):
         return f"{name_of(function)} is the package's, or derives from it: {_WRITE_YOUR_OWN}"
     return ""
+
+
+def _unwrap(function: Any) -> Any:
+    """What stands behind partials and decorators."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.unwrap(function)
+
+
+def _is_package(what: Any) -> bool:
+    module = f"{getattr(what, '__module__', '')}."
+    return module.startswith("vit_tutorial.") and not module.startswith("vit_tutorial.checks.")
+
+
+# ---- Calls -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -41,10 +62,10 @@ def forbid(exercise: Exercise) -> Iterator[None]:
 
 def rules(exercise: Exercise) -> list[Forbidden]:
     """What an exercise forbids; its reference is part of it where that is the package's own."""
-    every = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
+    declared = [rule if isinstance(rule, Forbidden) else Forbidden(rule) for rule in exercise.forbidden]
     if callable(exercise.right) and _is_package(exercise.right):
-        every.append(Forbidden(exercise.right))
-    return [Forbidden(one.what, _WRITE_YOUR_OWN) if _is_package(one.what) else one for one in every]
+        declared.append(Forbidden(exercise.right))
+    return [Forbidden(rule.what, _WRITE_YOUR_OWN) if _is_package(rule.what) else rule for rule in declared]
 
 
 class _ForbidNames(TorchFunctionMode):
@@ -82,7 +103,7 @@ def _forbid_function(forbidden: Callable[..., Any], instead: str) -> Iterator[No
     reaches. So the function object itself gets another body for a while, ``_refuse``'s, and what that has to raise as a
     keyword's default, since the body of a function with a closure doesn't fit into another one.
     """
-    function: Any = unwrap(forbidden)
+    function: Any = _unwrap(forbidden)
     body, defaults = function.__code__, function.__kwdefaults__
     function.__code__ = _refuse.__code__
     function.__kwdefaults__ = {"fault": functools.partial(Fault, _sentence(forbidden, instead))}
@@ -101,6 +122,28 @@ def _sentence(forbidden: Any, instead: str) -> str:
     return f"it calls {whose}{name_of(forbidden)}: {instead}"
 
 
-def _is_package(what: Any) -> bool:
-    module = f"{getattr(what, '__module__', '')}."
-    return module.startswith("vit_tutorial.") and not module.startswith("vit_tutorial.checks.")
+# ---- Large tensors -----------------------------------------------------------------------------------------------
+
+
+def call_with_small_tensors(submission: Submission, case: Case, limit: int, why: str) -> Observation:
+    """As ``call``; a Fault where a function of torch gives a tensor of ``limit`` numbers, or more.
+
+    ``why`` goes on after "there is a tensor of shape …,".
+    """
+    with _SizeLimit(limit, why):
+        return call(submission, case)
+
+
+class _SizeLimit(TorchFunctionMode):
+    def __init__(self, limit: int, why: str) -> None:
+        super().__init__()
+        self.limit, self.why = limit, why
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tensors(result):
+            if math.prod(tensor.shape) >= self.limit:
+                raise Fault(f"there is a tensor of shape {tuple(tensor.shape)}, {self.why}")
+        return result

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.engine.compare import describe
-from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value, Work
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Submission, Value
 
 
-def call(work: Work, case: Case, differentiable: bool = False) -> Observation:
-    """Call ``work(*args)``: its result, that of a call with other numbers, and whether it has changed its arguments.
+def call(submission: Submission, case: Case, differentiable: bool = False) -> Observation:
+    """Call ``submission(*args)``: its result, that of a call with other numbers, and whether arguments were changed.
 
     With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
-    exercise whose text says that the work must be differentiable.
+    exercise whose text says that it must be differentiable.
     """
     leaves = [_leaf(x, differentiable) for x in case.args]
     arguments = copy_arguments(leaves)
-    result = work(*arguments)
+    result = submission(*arguments)
     observed = Observation({"result": list(result) if isinstance(result, list) else result})
     observed.changed_argument = changed_argument(leaves, arguments)
     if differentiable:
@@ -28,12 +28,12 @@ def call(work: Work, case: Case, differentiable: bool = False) -> Observation:
         observed.gradients = {f"argument {i + 1}": gradient for i, gradient in gradients if is_float(leaves[i])}
     if any(map(tensors, case.args)):
         with torch.no_grad():
-            observed.second_result = work(*map(_roll, case.args))
+            observed.second_result = submission(*map(_roll, case.args))
     return observed
 
 
 def entries(result: Value, keys: Collection[str]) -> dict[str, Value]:
-    """The entries of a dictionary that a work has returned, in the order of ``keys``.
+    """The entries of a dictionary that a submission has returned, in the order of ``keys``.
 
     Raises:
         Fault: it is no dictionary, a key is missing, or there is one too many.
@@ -43,7 +43,7 @@ def entries(result: Value, keys: Collection[str]) -> dict[str, Value]:
     if missing := [key for key in keys if key not in result]:
         raise Fault(f"there is no {missing[0]!r} in the dictionary: it has {', '.join(map(repr, result)) or 'nothing'}")
     if more := [key for key in result if key not in keys]:
-        raise Fault(f"the dictionary has {more[0]!r}, and should have {', '.join(keys)} alone")
+        raise Fault(f"the dictionary has {more[0]!r}, and should have only {', '.join(keys)}")
     return {key: result[key] for key in keys}
 
 

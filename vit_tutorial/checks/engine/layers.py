@@ -7,22 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.checks.engine.compare import describe, shape
-from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value, Work
+from vit_tutorial.checks.engine.compare import describe, name_of, shape
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Submission, Value
 from vit_tutorial.checks.engine.functions import call, copy_arguments, gradients_of, tensors
-from vit_tutorial.checks.engine.student import name_of
 
 TORCHS_NAMES = {"qkv.": "in_proj_", "proj.": "out_proj."}  # what nn.MultiheadAttention calls the same numbers
 
 
-def layer(work: Work, case: Case, differentiable: bool = True, chance: bool = False) -> Observation:
-    """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
+def layer(submission: Submission, case: Case, differentiable: bool = True, chance: bool = False) -> Observation:
+    """Build ``submission(*build)``, copy the weights in, call it in eval mode: result, and the parameters' gradients.
 
     The gradients belong to a second call with other numbers: nothing of the first call may stay in the layer. A call in
     training mode shows whether that changes the result, unless ``chance`` says that it may. With ``differentiable``,
     the gradients in the arguments are observed, too: a layer between others must let them through.
     """
-    module = build_layer(work, case)
+    module = build_layer(submission, case)
     parameters = copy_weights(module, case.weights)
     observed = call(module.eval(), case, differentiable)
     others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
@@ -37,17 +36,17 @@ def layer(work: Work, case: Case, differentiable: bool = True, chance: bool = Fa
     return observed
 
 
-def build_layer(work: Work, case: Case) -> nn.Module:
+def build_layer(submission: Submission, case: Case) -> nn.Module:
     """The layer that a class builds.
 
     Raises:
         Fault: it is no nn.Module.
     """
-    module = work(*case.build)
+    module = submission(*case.build)
     if isinstance(module, nn.Module):
         return module
     raise Fault(
-        f"{name_of(work)}(...) gives {describe(module)}, expected an nn.Module: derive the class from nn.Module"
+        f"{name_of(submission)}(...) gives {describe(module)}, expected an nn.Module: derive the class from nn.Module"
     )
 
 

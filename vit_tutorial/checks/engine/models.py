@@ -1,4 +1,4 @@
-"""What a student's work does to a model that it is given, and what it says of the model's parameters."""
+"""What a submission does to a model, and what it says of the model's parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vit_tutorial.checks.engine.compare import as_number, describe
-from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Value, Work
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Submission, Value
 from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, is_unchanged
 
 
@@ -48,11 +48,11 @@ def _count_hooks(part: nn.Module) -> int:
     return sum(len(value) for name, value in vars(part).items() if name.endswith("_hooks"))
 
 
-def call_with_model(work: Work, case: Case, trained: bool = False) -> Observation:
-    """Call ``work(model, *others)``: its result, and what it does to the model and to the other arguments."""
+def call_with_model(submission: Submission, case: Case, trained: bool = False) -> Observation:
+    """Call ``submission(model, *others)``: its result, and what it does to the model and to the other arguments."""
     model, *others = case.args
     snapshot, copies = ModelSnapshot(model, trained), copy_arguments(others)
-    result = work(model, *copies)
+    result = submission(model, *copies)
     values = {"result": result, "the model afterwards": snapshot.afterwards()}
     return Observation(values, changed_argument=changed_argument(others, copies, first=2))
 

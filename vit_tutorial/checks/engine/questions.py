@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from vit_tutorial.checks.engine.compare import describe
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Value, Work
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, Submission, Value
 
 
 class Slip(NamedTuple):
@@ -49,13 +49,13 @@ def pencil(name: str, lesson: str, points: int, questions: Mapping[str, Question
     )
 
 
-def answers(work: Work, case: Case) -> Observation:
-    """The answer to the question ``args[0]`` in the dictionary that ``work()`` returns.
+def answers(submission: Submission, case: Case) -> Observation:
+    """The answer to the question ``args[0]`` in the dictionary that ``submission()`` returns.
 
     Raises:
         Fault: there is no dictionary, or no answer in it.
     """
-    result = work() if callable(work) else work
+    result = submission() if callable(submission) else submission
     if not isinstance(result, dict):
         raise Fault(f"returned {describe(result)}, expected a dictionary of answers")
     question = case.args[0]

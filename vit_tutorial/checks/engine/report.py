@@ -3,53 +3,52 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
-from vit_tutorial.checks.engine.exercise import Exercise, Mistake
-from vit_tutorial.checks.engine.mistakes import NamedMistake, matching_mistakes
-from vit_tutorial.checks.engine.run import Attempt, Trial
-from vit_tutorial.checks.engine.symptoms import symptom
+from vit_tutorial.checks.engine.exercise import Attempt, Exercise, Mistake, Trial
 
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 PRINTED_LINES = 5  # of what the student's code printed
 
 
-def report(trial: Trial) -> str:
-    """What a check prints, whole."""
+def report(trial: Trial, mistakes: Sequence[Mistake] = (), hint: str = "") -> str:
+    """What a check prints, whole.
+
+    Args:
+        trial: what was run.
+        mistakes: those that explain it.
+        hint: what else the numbers show, for a submission that no mistake explains.
+    """
     name = trial.exercise.name
-    if trial.not_written:
-        return f"{name}: not written yet"
     if not trial.wrong:
         lines = [f"{name}: right. Tried:", *_table([(attempt.case.label, "right") for attempt in trial.attempts])]
     elif trial.exercise.asks_questions:
-        lines = [f"{name}: not yet", *map(wrap, _on_answers(trial))]
+        lines = [f"{name}: not yet", *map(wrap, _on_answers(trial, mistakes))]
     else:
-        lines = [f"{name}: not yet", *map(wrap, _on_work(trial)), *_wrong_inputs(trial)]
+        lines = [f"{name}: not yet", *map(wrap, _on_code(trial, mistakes, hint)), *_wrong_inputs(trial)]
     return "\n".join([*lines, *_printed(trial.printed)])
 
 
-# ---- A work ------------------------------------------------------------------------------------------------------
+# ---- A function or a class ---------------------------------------------------------------------------------------
 
 
-def _on_work(trial: Trial) -> list[str]:
+def _on_code(trial: Trial, mistakes: Sequence[Mistake], hint: str) -> list[str]:
     """The mistake by its name, else what the numbers show; then the first difference."""
     first = trial.wrong[0]
-    if matches := matching_mistakes(trial):
-        lines = _on_mistake(matches[0], trial.exercise)
-    else:
-        lines = [f"What your numbers show: {sentence}"] if (sentence := symptom(trial)) else []
+    lines = [f"What your numbers show: {hint}"] if hint else []
+    if mistakes:
+        lines = _on_mistake(mistakes[0], trial.exercise)
     return [*lines, *f"First seen with {first.case.label}: {first.difference}".split("\n")]
 
 
-def _on_mistake(match: NamedMistake, exercise: Exercise) -> list[str]:
+def _on_mistake(mistake: Mistake, exercise: Exercise) -> list[str]:
     """What it is, and what to reread."""
-    mistake, many = match.mistake, match.cases
-    some = f" (on {many} inputs, but not on all: there may be another)" if many else ""
     place = f'Reread in lesson {mistake.lesson or exercise.lesson}: "{mistake.reread}".'
-    return [f"It looks like {mistake.name}{some}. {mistake.says}", place]
+    return [f"It looks like {mistake.name}. {mistake.says}", place]
 
 
 def _wrong_inputs(trial: Trial) -> list[str]:
-    """How many inputs go wrong; and which, where that tells more than the first one has told."""
+    """How many inputs go wrong; and which, unless it is all of them."""
     many, every = len(trial.wrong), len(trial.attempts)
     if every == 1:
         return []
@@ -68,20 +67,19 @@ def _word(attempt: Attempt) -> str:
 # ---- Answers -----------------------------------------------------------------------------------------------------
 
 
-def _on_answers(trial: Trial) -> list[str]:
+def _on_answers(trial: Trial, mistakes: Sequence[Mistake]) -> list[str]:
     """Each question that is answered wrongly, with its mistake, or a piece of advice."""
     lines: list[str] = []
-    matches = matching_mistakes(trial)
     explained: set[Mistake] = set()
     for attempt in trial.wrong:
         question, sentence = attempt.case.args[0], attempt.difference
         lines.append(sentence if sentence.startswith(str(question)) else f"{question}: {sentence}")
-        match = next((one for one in matches if question in one.mistake.wrong), None)
-        if match is None and "no answer" not in sentence and question in trial.exercise.advice:
+        mistake = next((one for one in mistakes if question in one.wrong), None)
+        if mistake is None and "no answer" not in sentence and question in trial.exercise.advice:
             lines.append(trial.exercise.advice[question])
-        elif match is not None and match.mistake not in explained:  # one mistake may show in several answers
-            lines += _on_mistake(match, trial.exercise)
-            explained.add(match.mistake)
+        elif mistake is not None and mistake not in explained:  # one mistake may show in several answers
+            lines += _on_mistake(mistake, trial.exercise)
+            explained.add(mistake)
     return lines
 
 
@@ -96,8 +94,8 @@ def wrap(text: str) -> str:
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
-    wide = max(len(label) for label, _ in rows)
-    return [f"    {label:<{wide}}  {word}" for label, word in rows]
+    width = max(len(label) for label, _ in rows)
+    return [f"    {label:<{width}}  {word}" for label, word in rows]
 
 
 def _printed(text: str) -> list[str]:
@@ -105,6 +103,6 @@ def _printed(text: str) -> list[str]:
     lines = text.strip().splitlines()
     if not lines:
         return []
-    many = "" if len(lines) <= PRINTED_LINES else f" {len(lines)} lines, at first"
+    count = "" if len(lines) <= PRINTED_LINES else f" {len(lines)} lines, at first"
     beginning = "\n".join(line[: WIDTH - 6] for line in lines[:PRINTED_LINES])
-    return [f"  Your code printed{many}:", textwrap.indent(beginning, "    | ")]
+    return [f"  Your code printed{count}:", textwrap.indent(beginning, "    | ")]

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.engine.compare import as_tensor, difference
-from vit_tutorial.checks.engine.exercise import Exercise, Fault, Value
-from vit_tutorial.checks.engine.run import Attempt, Trial
+from vit_tutorial.checks.engine.exercise import Attempt, Exercise, Fault, Trial, Value
 
 Finder = Callable[[Tensor, Tensor, float], str]
 
@@ -31,7 +30,7 @@ class WrongTensor(NamedTuple):
 
 
 def symptom(trial: Trial) -> str:
-    """What the wrong results have to do with the right ones: in all cases, or in the first wrong one alone."""
+    """What the wrong results have to do with the right ones: in all cases, or only in the first wrong one."""
     if isinstance(trial.wrong[0].outcome, Fault):
         return ""
     tensors = [tensor for attempt in trial.wrong if (tensor := _first_wrong_tensor(attempt, trial.exercise))]
@@ -182,7 +181,7 @@ OF_ANY_SHAPE: tuple[Finder, ...] = (permuted, another_shape, too_long_or_short)
 
 
 def _narrowest_axis(wrong: Tensor) -> tuple[int, list[int]]:
-    """The axis of which the smallest share of indices holds all that is wrong, and those; no indices if all do."""
+    """The axis of which the smallest fraction of indices holds all that is wrong, and those; no indices if all do."""
     smallest, axis, indices = 1.0, 0, list[int]()
     for candidate, n in enumerate(wrong.shape):
         bad = wrong.movedim(candidate, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()

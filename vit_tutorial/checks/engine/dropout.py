@@ -1,6 +1,6 @@
-"""What chance makes of equal inputs in training, and how often.
+"""What a layer with dropout makes of equal inputs in training, and how often.
 
-All bounds are so wide that a right work fails less than once in a million runs.
+All bounds are so wide that a right submission fails less than once in a million runs.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.engine.compare import describe, shape
-from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Work
+from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Submission
 from vit_tutorial.checks.engine.functions import changed_argument
 from vit_tutorial.checks.engine.layers import build_layer, copy_weights
 
-DEVIATIONS = 6.0  # how many standard deviations a share may be off: 2 in a billion
+DEVIATIONS = 6.0  # how many standard deviations a fraction may be off: 2 in a billion
 FEW = 9  # different results: more of them don't all come up
 
 
-def layer_with_dropout(work: Work, case: Case, p: float = 0.0) -> Observation:
+def layer_with_dropout(submission: Submission, case: Case, p: float = 0.0) -> Observation:
     """Build a layer, copy the weights in, call it on many equal inputs, and count what comes out in training.
 
     Args:
-        work: the layer's class; the layer keeps its input's shape.
+        submission: the layer's class; the layer keeps its input's shape.
         case: its input is equal along the first axis.
         p: the probability that the first number of a result is 0.
     """
-    module, (x,) = build_layer(work, case), case.args
+    module, (x,) = build_layer(submission, case), case.args
     copy_weights(module, case.weights)
     in_eval = module.eval()(x.clone())
     output = module.train()(argument := x.clone())
@@ -47,9 +47,9 @@ def layer_with_dropout(work: Work, case: Case, p: float = 0.0) -> Observation:
         )
     if 1 < different <= FEW:
         zeros = int((results[:, 0] == 0).sum())
-        share = f"{zeros / len(x):.2g}" if is_improbable(zeros, len(x), p) else f"{p:g}"
+        fraction = f"{zeros / len(x):.2g}" if is_improbable(zeros, len(x), p) else f"{p:g}"
         values["what the first number can be (in training)"] = distinct_numbers(results[:, 0], 3)
-        values["how often the first number is 0 (in training)"] = share
+        values["how often the first number is 0 (in training)"] = fraction
     return Observation(values, changed_argument=changed_argument([x], [argument]))
 
 
