@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from submissions import hand_in
+from submissions import Wrong, hand_in
 from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
+from vit_tutorial.checks import lesson01
 from vit_tutorial.checks.engine import compare, symptoms
 from vit_tutorial.checks.engine.exercise import Attempt, Case, Observation, Trial
 from vit_tutorial.checks.engine.models import ModelSnapshot
@@ -100,6 +101,18 @@ checks.check_patchify(lambda images, patch_size: None)
 print([name for name in {heavy!r} if name in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_template_of_an_exercise_works():
+    section = (NOTEBOOKS.parent / "CONTRIBUTING.md").read_text("utf-8").partition("## An exercise")[2]
+    names = {**vars(lesson01), "__name__": "template", "Wrong": Wrong, "RIGHT": {}, "WRONG": {}}
+    exec(re.search(r"```python\n(.+?)```", section, re.DOTALL)[1], names)
+    exercise, (wrong,) = names["MEAN_COLOUR"], names["WRONG"]["mean_colour"]
+    assert all(checks.grade(exercise, right).passed for right in [names["mean_colour"], *names["RIGHT"]["mean_colour"]])
+    assert wrong.says in " ".join(checks.grade(exercise, wrong.submission).report.split())
+    (mistake,) = exercise.mistakes
+    assert f"It looks like {mistake.name}" in checks.grade(exercise, mistake.wrong).report
+    assert mistake.reread in places("01")
 
 
 # ---- Verdicts and reports ----------------------------------------------------------------------------------------
