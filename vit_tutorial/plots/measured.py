@@ -133,7 +133,7 @@ def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 @styled
-def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing: float) -> Figure:
+def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing: float, xlabel: str = "step") -> Figure:
     """Losses of one run over its steps, on an axis from 0 to ``most`` that is the same for every run.
 
     Args:
@@ -141,13 +141,14 @@ def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing:
         losses: {label: (n,)}, in nats.
         most: top of the axis; what lies above is cut off.
         guessing: the loss of guessing, log K: a dotted line.
+        xlabel: what is counted along the axis.
     """
     figure = Figure(figsize=(7.5, 2.8), layout="constrained")
     ax = figure.add_subplot()
     for (name, values), dash in zip(losses.items(), ["-", "--", "-."], strict=False):
         ax.plot(steps, values, dash, label=name)
     ax.axhline(guessing, color=PALETTE["muted"], linestyle=":", linewidth=1.5)
-    ax.set(xlabel="step", ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
+    ax.set(xlabel=xlabel, ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
     ax.grid(color="#E5E5E5", linewidth=0.8)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
