@@ -142,9 +142,9 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        from vit_tutorial.data.extras import needed
+        from vit_tutorial.data.extras import install_hint
 
-        with needed():
+        with install_hint():
             raise error from None
 
 

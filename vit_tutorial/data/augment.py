@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.options.recipe import check_augment
 
 ImageChange = Callable[[Tensor], Tensor]  # one image (C, H, W) in [0, 1] -> another one
@@ -141,7 +141,7 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     whole_batch = tuple(change for part, change in changes.items() if part in parts)
     if set(parts) <= set(changes):
         return Augmentation(name, changes=whole_batch)
-    with needed():
+    with install_hint():
         from torchvision.transforms import v2
     mixes: dict[str, Mix] = {
         "mixup": v2.MixUp(alpha=0.8, num_classes=num_classes),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.data.images import Images
 
 Downloaded = tuple[tuple[str, ...], Images, Images]  # the class names, the training images, the test images
@@ -16,7 +16,7 @@ Downloaded = tuple[tuple[str, ...], Images, Images]  # the class names, the trai
 
 def cifar10_images(root: Path, download: bool) -> Downloaded:
     """CIFAR-10's classes and its two splits; ``root`` holds ``cifar-10-python.tar.gz`` and what it unpacks to."""
-    with needed():
+    with install_hint():
         from torchvision.datasets import CIFAR10
 
     if root.is_file():

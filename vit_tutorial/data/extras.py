@@ -27,7 +27,7 @@ EXTRA_OF = {  # a package: the extra that brings it
 
 
 @contextmanager
-def needed() -> Iterator[None]:
+def install_hint() -> Iterator[None]:
     """Inside, the error for a package that isn't installed says what to type.
 
     Raises:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.data.folders import decode
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, unnormalised_center
@@ -87,7 +87,7 @@ def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | No
         ModuleNotFoundError: datasets is missing: what to type.
         OSError: a data set that was not found.
     """
-    with needed():
+    with install_hint():
         import datasets
 
     splits, image, label, classes = (

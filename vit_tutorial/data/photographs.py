@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.data.images import Images
 from vit_tutorial.data.preprocessing import crop_to
 from vit_tutorial.patches import Size, as_pair
@@ -27,7 +27,7 @@ def photograph_file(name: str) -> Path:
         ValueError: another name.
     """
     if name == "hopper":
-        with needed():
+        with install_hint():
             from matplotlib import cbook
         return Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
     ours = {file.stem: file for file in (HERE / "pictures").glob("*.jpg")}

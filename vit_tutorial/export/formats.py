@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.exc import UserError
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
@@ -58,7 +58,7 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
         raise ImportError(
             f"an ONNX file needs torch {ONNX_SINCE}, and this is {torch.__version__}: upgrade, or write .pt2"
         )
-    with needed():
+    with install_hint():
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
@@ -91,7 +91,7 @@ def saturating_weights(path: str | os.PathLike[str]) -> list[str]:
     They add two products of an unsigned activation and a signed weight in 16 bits. Two codes of 64 always fit, since
     2 x 255 x 64 = 32,640; two of 65 may not. Unsigned weights have another instruction, and no such limit.
     """
-    with needed():
+    with install_hint():
         import onnx as onnx_package
     weights = [w for w in onnx_package.load(path).graph.initializer if w.data_type == onnx_package.TensorProto.INT8]
     codes = {w.name: onnx_package.numpy_helper.to_array(w).astype(int) for w in weights}
@@ -105,7 +105,7 @@ def run(path: Path, images: Tensor) -> Tensor:
         with torch.inference_mode():
             logits: Tensor = module(images)
         return logits
-    with needed():
+    with install_hint():
         import onnxruntime
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])

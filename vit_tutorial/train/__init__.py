@@ -6,9 +6,9 @@ its history, ``report`` what the model gets wrong; ``command`` is ``vit-tutorial
 """
 
 from vit_tutorial.data import Recipe, normalise
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 
-with needed():
+with install_hint():
     from vit_tutorial.train.evaluation import evaluate, predict
     from vit_tutorial.train.loop import check_finite, fit, parameter_groups, schedule, set_rate, train_epoch
 

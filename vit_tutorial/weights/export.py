@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import (
@@ -102,7 +102,7 @@ def timm_model(model: ViT) -> nn.Module:
         ValueError: newer parts: see :func:`copy_into`.
         TypeError: no model, or one with parts of its own.
     """
-    with needed():
+    with install_hint():
         from timm.models import VisionTransformer
 
     config = _plain_config(model)
@@ -120,7 +120,7 @@ def timm_model(model: ViT) -> nn.Module:
 
 def torchvision_model(model: ViT) -> nn.Module:
     """Torchvision's ``VisionTransformer`` with this plain model's tensors; raises what :func:`timm_model` raises."""
-    with needed():
+    with install_hint():
         from torchvision.models import VisionTransformer
 
     config = _plain_config(model)
@@ -141,7 +141,7 @@ def huggingface_model(model: ViT) -> nn.Module:
 
     Its ``.save_pretrained(folder)`` writes a folder as transformers reads it. Raises what :func:`timm_model` raises.
     """
-    with needed():
+    with install_hint():
         from transformers import ViTConfig as TheirConfig
         from transformers import ViTForImageClassification, ViTModel
 

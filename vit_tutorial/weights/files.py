@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 
 PATIENCE = 4.0  # seconds without any answer, after which there is no network
 CONFIGS = ["config.json", "preprocessor_config.json", "processor_config.json"]
@@ -124,7 +124,7 @@ def download(repository: str, revision: str | None, token: str | bool | None) ->
 
 def _snapshot(repository: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> Path:
     """The folder with those of the repository's files whose names are like one of the patterns."""
-    with needed():
+    with install_hint():
         from huggingface_hub import constants, errors, snapshot_download
 
     no_network = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else no_answer(constants.ENDPOINT)
@@ -148,7 +148,7 @@ def _snapshot(repository: str, revision: str | None, token: str | bool | None, p
 
 def no_answer(url: str) -> str:
     """Why nothing answers at this address, or "": known within seconds, where a download would try for minutes."""
-    with needed():
+    with install_hint():
         from huggingface_hub import get_session
 
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import files
@@ -59,7 +59,7 @@ POOLS = {"token": "cls", "avg": "mean", "map": "attention"}  # timm's names, and
 
 def hub_name(name: str) -> str:
     """The repository where timm keeps a model's weights; without a tag in the name, its default weights."""
-    with needed():
+    with install_hint():
         import timm
     try:
         known = timm.models.get_pretrained_cfg(name)
@@ -73,7 +73,7 @@ def hub_name(name: str) -> str:
 
 def load_folder(folder: Path, image_size: Size | None) -> PublishedModel:
     """The model of a folder, as timm's repositories on the hub are."""
-    with needed():
+    with install_hint():
         import timm
     model: Any = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     rows = model.pretrained_cfg.get("num_classes", model.num_classes)
@@ -84,7 +84,7 @@ def load_folder(folder: Path, image_size: Size | None) -> PublishedModel:
 
 def load_file(path: Path, name: str, image_size: Size | None) -> PublishedModel:
     """A file of tensors, as timm's own loader reads it: Google's .npz, DeiT's, DINO's, files of timm's training."""
-    with needed():
+    with install_hint():
         import timm
         from timm.models import load_checkpoint, load_state_dict, model_entrypoint
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.weights import files
 from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
 from vit_tutorial.weights.our_models import numbered_classes
@@ -48,7 +48,7 @@ def load_file(path: Path, name: str) -> PublishedModel:
 
 def _weights(name: str) -> tuple[str, Any]:
     """The name of a model, and its weights."""
-    with needed():
+    with install_hint():
         from torchvision.models import get_model_weights, list_models
     model, _, version = name.partition(".")
     if model not in list_models(include="vit_*"):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import install_hint
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
@@ -125,7 +125,7 @@ def live_model(folder: Path, state: State | None = None) -> Any:
     Raises:
         ValueError: tensors that the model needs are missing, or it has no place for some.
     """
-    with needed():
+    with install_hint():
         import transformers
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
