@@ -1,7 +1,6 @@
 """Lesson 15: norms of queries and keys, and what could do the same, at four learning rates and two lengths of training.
 
-    python benchmarks/parts.py          some 160 runs: of 300 steps 5 CPU seconds each, of 2,100 steps 30
-    python benchmarks/parts.py table    prints the tables
+    python benchmarks/parts.py    some 160 runs: of 300 steps 5 CPU seconds each, of 2,100 steps 30
 
 A small ModernViT (width 32, four blocks) learns 1,200 of scikit-learn's digits: as in 2020, with queries and keys
 normed, or with something simpler. A row a run goes to benchmarks/parts.csv as soon as it is done; rows that are there
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import time
 from pathlib import Path
 
@@ -120,20 +118,7 @@ def make(part: str, steps: int, rate: float, seed: int) -> None:
     sheet.add(CSV, COLUMNS, [part, steps, rate, seed, *found])
 
 
-def table(steps: int) -> str:
-    """Test accuracy by part and rate."""
-    lines = [f"| test accuracy, % | {' | '.join(f'{rate:g}' for rate in RATES)} |", "|---" * (len(RATES) + 1) + "|"]
-    for part in (*PARTS, CAPPED):
-        rows = [sheet.read(CSV, part=part, steps=steps, rate=rate) for rate in RATES]
-        cells = [sheet.interval([100 * float(row["test"]) for row in some]) if some else "–" for some in rows]
-        lines.append(f"| {part} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
-    if sys.argv[1:] == ["table"]:
-        print(table(300), table(2_100), sep="\n\n")
-        return
     torch.set_num_threads(1)
     for steps, seed, part, rate in itertools.product((300, 2_100), SEEDS, PARTS, RATES):
         make(part, steps, rate, seed)
