@@ -1,20 +1,17 @@
 """Lesson 14's series: five sizes of a plain ViT, each trained at several budgets, on generated scenes.
 
     python benchmarks/scaling_scenes.py rates      each size's learning rate, by scenes held out
-    python benchmarks/scaling_scenes.py curves     every size at every small budget, several seeds
+    python benchmarks/scaling_scenes.py before     every size at every small budget, two seeds
     python benchmarks/scaling_scenes.py predict    what the largest budget will reach, before it runs
-    python benchmarks/scaling_scenes.py next       the largest budget
-    python benchmarks/scaling_scenes.py check      its sizes at other rates: do rates decide?
-    python benchmarks/scaling_scenes.py fresh      8 x 1 and 16 x 1 there on scenes that are all new: is repetition why?
-    python benchmarks/scaling_scenes.py report     the tables
+    python benchmarks/scaling_scenes.py largest    the largest budget, five seeds
 
 An image is a window of 32 pixels around the target of one of lesson 08's scenes; the answer is its figure.
 A budget is what all forward passes of a run cost together, in billions of multiply-accumulates, so a size of twice
 the cost sees half as many images. There are 90,000 scenes; once a run is through them they come again, mirrored, then
 shifted. At the largest budget 8 x 1 sees each at least five times, 16 x 1 at least twice, the others at most once.
 Of 4,000 scenes of another seed the first 2,000 give "loss" and "accuracy", by which rates were chosen and the largest
-budget was predicted; the other 2,000 give "unseen_loss" and "unseen_accuracy", and chose nothing. The rows of part
-"before" are those that the prediction in scaling_scenes.json rested on.
+budget was predicted; the other 2,000 give "unseen_loss" and "unseen_accuracy", and chose nothing. The rows "before" are
+those that the prediction in scaling_scenes.json rested on; the largest budget's are called "curves".
 A row per run goes to scaling_scenes.csv as soon as it is done; rows that are there are not run again. One thread.
 """
 
@@ -46,19 +43,12 @@ COLUMNS = ["part", "size", "budget", "rate", "seed", "parameters", "macs", "imag
 SIZES = {"8 x 1": (8, 1), "16 x 1": (16, 1), "24 x 2": (24, 2), "40 x 2": (40, 2), "64 x 3": (64, 3)}
 BUDGETS = (0.7, 2.0, 6.0)  # billions of multiply-accumulates
 LARGEST = 18.0
-NEXT = ("16 x 1", "24 x 2", "40 x 2", "8 x 1", "64 x 3")  # there
-RATES = (8e-3, 1.6e-2, 3.2e-2)  # to begin with; the first of the seeds chose before the curves ran
-RATE_SEEDS = (100, 101, 102)
-CHECKED = {  # beside the rates chosen before
-    "8 x 1": (1.6e-2, 3.2e-2), "16 x 1": (8e-3, 3.2e-2, 6.4e-2, 1.28e-1), "24 x 2": (4e-3, 8e-3, 3.2e-2),
-    "40 x 2": (2e-3, 4e-3, 1.6e-2), "64 x 3": (2e-3, 8e-3),
-}  # fmt: skip
+RATES = (8e-3, 1.6e-2, 3.2e-2)  # to begin with
+RATES_SEED = 100
 RATES_AT = {"16 x 1": 6.0}  # its best at 2 G, 0.128, is too large for longer runs
 RATES_ELSE = 2.0
 BATCH = 64
 WINDOW, POOL, HELD, CHOOSE = 32, 90_000, 4_000, 2_000  # pixels; scenes to train on; held out, the first to choose by
-FRESH = 490_000  # as many as 8 x 1 sees at the largest budget; the first 90,000 are the others'
-FRESH_RATES = {"8 x 1": (6.4e-2, 3.2e-2), "16 x 1": (1.6e-2, 6.4e-2)}  # those of `next`, and of `check` the best
 
 
 def config_of(size: str) -> vt.ViTConfig:
@@ -82,10 +72,10 @@ def windows(seed: tuple[int, int], n: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(cut), torch.from_numpy(labels)
 
 
-def pool(kept: Path, scenes_in_it: int = POOL) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pool(kept: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The scenes to train on and those held out, made once."""
     if not kept.exists():
-        parts = [windows((100, chunk), 5000) for chunk in range(scenes_in_it // 5000)]
+        parts = [windows((100, chunk), 5000) for chunk in range(POOL // 5000)]
         kept.parent.mkdir(parents=True, exist_ok=True)
         torch.save([torch.cat(part) for part in zip(*parts, strict=True)] + list(windows((101, 0), HELD)), kept)
     images, labels, held, truth = torch.load(kept, weights_only=True)
@@ -140,58 +130,39 @@ def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple
     sheet.add(CSV, COLUMNS, [*known, *numbers])
 
 
+def tried_rates(size: str) -> dict[float, float]:
+    """The loss of each rate that was tried."""
+    rows = sheet.read(CSV, part="rates", size=size, budget=RATES_AT.get(size, RATES_ELSE))
+    return {float(row["rate"]): float(row["loss"]) for row in rows}
+
+
 def tune(size: str, data: tuple[Tensor, ...]) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
-    budget = RATES_AT.get(size, RATES_ELSE)
 
     def score(rate: float) -> float:
-        one("rates", size, budget, rate, RATE_SEEDS[0], data)
-        return -tried_rates("rates", size, budget)[rate][0]
+        one("rates", size, RATES_AT.get(size, RATES_ELSE), rate, RATES_SEED, data)
+        return -tried_rates(size)[rate]
 
     sheet.search(RATES, score, lambda best, side: best * 2.0**side)
 
 
-def tried_rates(part: str, size: str, budget: float) -> dict[float, list[float]]:
-    """The losses of each rate, in the order of the seeds."""
-    found: dict[float, list[float]] = {}
-    for row in sheet.read(CSV, part=part, size=size, budget=budget):
-        found.setdefault(float(row["rate"]), []).append(float(row["loss"]))
-    return dict(sorted(found.items()))
-
-
 def best_rate(size: str) -> float:
-    """The rate with the smallest loss at the budget where rates were tried, by the first seed."""
-    found = tried_rates("rates", size, RATES_AT.get(size, RATES_ELSE))
+    """The rate with the smallest loss at the budget where rates were tried."""
+    found = tried_rates(size)
     if not found:
         raise SystemExit("run `rates` first")
-    return min(found, key=lambda rate: found[rate][0])
-
-
-def curves(column: str = "loss") -> dict[float, dict[str, list[float]]]:
-    """Losses by budget and size, one per seed."""
-    found: dict[float, dict[str, list[float]]] = {}
-    for row in sheet.read(CSV, part="curves"):
-        found.setdefault(float(row["budget"]), {}).setdefault(row["size"], []).append(float(row[column]))
-    return found
-
-
-def best_sizes() -> dict[float, str]:
-    """At each budget the size with the smallest mean loss."""
-    return {
-        budget: min(by, key=lambda size: statistics.mean(by[size]))
-        for budget, by in sorted(curves().items())
-        if budget < LARGEST
-    }
+    return min(found, key=lambda rate: found[rate])
 
 
 def predict() -> None:
     """Fit the law to the best size of each small budget, and write down what the largest budget will reach."""
     if PREDICTION.exists():
         raise SystemExit(f"{PREDICTION.name} is written: a prediction isn't changed afterwards")
-    if LARGEST in curves():
-        raise SystemExit("the largest budget has run already: it can't be predicted any more")
-    best = best_sizes()
-    pairs = [(budget, loss) for budget, size in best.items() for loss in curves()[budget][size]]
+    losses: dict[float, dict[str, list[float]]] = {}
+    for row in sheet.read(CSV, part="before"):
+        losses.setdefault(float(row["budget"]), {}).setdefault(row["size"], []).append(float(row["loss"]))
+    best = {budget: min(by, key=lambda size: statistics.mean(by[size])) for budget, by in losses.items()}
+    pairs = [(budget, loss) for budget, size in best.items() for loss in losses[budget][size]]
     found = scaling.predict([budget for budget, _ in pairs], [loss for _, loss in pairs], LARGEST)
     # If the best size grows with the budget, a straight line through the logarithms says which one comes next.
     macs = [vt.count_macs(config_of(size)) for size in best.values()]
@@ -213,69 +184,26 @@ def predict() -> None:
     print(PREDICTION.read_text("utf-8"))
 
 
-# ------------------------------------------------------------------------------------------------------- the report
-
-
-def cell(values: list[float]) -> str:
-    """Their mean, and from two on how far they lie apart."""
-    apart = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.3f}{apart}" if values else "–"
-
-
-def report() -> None:
-    """The unseen loss by size and budget, the rates, and the prediction."""
-    found = curves("unseen_loss")
-    print("| loss; budget (G) | parameters | MACs | " + " | ".join(f"{budget:g}" for budget in sorted(found)) + " |")
-    print("|---" * (3 + len(found)) + "|")
-    for size in SIZES:
-        learned = sum(p.numel() for p in vt.ViT(config_of(size)).parameters() if p.requires_grad)
-        numbers = f"{learned:,} | {vt.count_macs(config_of(size)) / 1e6:.2f} M"
-        cells = (cell(by.get(size, [])) for _, by in sorted(found.items()))
-        print(f"| {size} | {numbers} | " + " | ".join(cells) + " |")
-    for part, budgets in (("rates", (RATES_ELSE, RATES_AT["16 x 1"])), ("check", (LARGEST,))):
-        for budget, size in itertools.product(budgets, SIZES):
-            if tried := tried_rates(part, size, budget):
-                print(f"- {part}, {size} at {budget:g} G:", ", ".join(f"{r:g} {cell(v)}" for r, v in tried.items()))
-    if PREDICTION.exists():
-        print("\n" + PREDICTION.read_text("utf-8"))
-    rows = sheet.read(CSV)
-    print(f"{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["rates", "curves", "predict", "next", "check", "fresh", "report"])
+    parser.add_argument("what", choices=["rates", "before", "predict", "largest"])
     parser.add_argument("--pool", type=Path, default=Path("runs/scenes.pt"), help="where the scenes are kept")
-    parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.what in ("predict", "report"):
-        return predict() if args.what == "predict" else report()
-    if args.what == "next" and not PREDICTION.exists():
+    if args.what == "predict":
+        return predict()
+    if args.what == "largest" and not PREDICTION.exists():
         raise SystemExit("run `predict` first: what is predicted must stand in scaling_scenes.json beforehand")
-    if args.what == "fresh":
-        data = pool(args.pool.with_stem("scenes_fresh"), FRESH)
-        for seed, (size, rates) in itertools.product(range(args.seeds), FRESH_RATES.items()):
-            for rate in rates:
-                one("fresh", size, LARGEST, rate, seed, data)
-        return
     data = pool(args.pool)
     if args.what == "rates":
         for size in SIZES:
             tune(size, data)
-        for size, seed in itertools.product(SIZES, RATE_SEEDS):  # and the neighbours of the rates that were chosen
-            for rate in (best_rate(size) * factor for factor in (0.5, 1, 2)):
-                one("rates", size, RATES_AT.get(size, RATES_ELSE), rate, seed, data)
-    if args.what == "curves":
-        for seed, budget, size in itertools.product(range(args.seeds), BUDGETS, SIZES):
-            one("curves", size, budget, best_rate(size), seed, data)
-    if args.what == "next":
-        for seed, size in itertools.product(range(args.seeds), NEXT):
+    elif args.what == "before":
+        for seed, budget, size in itertools.product(range(2), BUDGETS, SIZES):
+            one("before", size, budget, best_rate(size), seed, data)
+    else:
+        for seed, size in itertools.product(range(5), SIZES):
             one("curves", size, LARGEST, best_rate(size), seed, data)
-    if args.what == "check":
-        for seed, (size, rates) in itertools.product(range(args.seeds), CHECKED.items()):
-            for rate in rates:
-                one("check", size, LARGEST, rate, seed, data)
 
 
 if __name__ == "__main__":
