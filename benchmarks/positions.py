@@ -1,9 +1,8 @@
-"""Lesson 11's tables: ways to give a ViT positions, trained for a short and a longer time; then pictures are moved.
+"""Lesson 11's runs: ways to give a ViT positions, trained for a short and a longer time; then pictures are moved.
 
     python benchmarks/positions.py digits    three ways, at one rate for all and at rates of their own
     python benchmarks/positions.py longer    the same for seven times the epochs
     python benchmarks/positions.py framed    digits in a frame, moved and shuffled: models of 8 and of 56 epochs
-    python benchmarks/positions.py report    the tables in Markdown
 
 AdamW moves a number by about its rate in each step, and a table of positions starts near zero. So the table may need
 another rate than the matrices beside it, or more steps. For each way the rate of the whole model is chosen first, then
@@ -189,31 +188,6 @@ def own_rates(task: Task, kind: Kind | CNN, place: Place) -> tuple[float, float]
     return rate, sheet.search(FACTORS, by_factor, lambda best, side: best * 4.0**side)
 
 
-def chosen(data: str) -> dict[tuple[str, str], tuple[float, float]]:
-    """{(kind, place): (rate, factor)}, the best on the images held out."""
-    found: dict[tuple[str, str], dict[tuple[float, float], list[float]]] = {}
-    for row in sheet.read(CSV, data=data, split="validation"):
-        tried = found.setdefault((row["kind"], row["place"]), {})
-        tried.setdefault((float(row["rate"]), float(row["factor"])), []).append(float(row["accuracy"]))
-    return {way: max(tried, key=lambda rates: statistics.mean(tried[rates])) for way, tried in found.items()}
-
-
-def table(data: str) -> str:
-    """The accuracies of one data set, and what each way is ahead of none, paired by seed."""
-    lines = ["| | one rate for all | rate of its own | factor | at its own | ahead of none |", "|---" * 6 + "|"]
-    lines[0] = lines[0].replace("| |", f"| {data} |", 1)
-    own = chosen(data)
-    base = accuracies(data, "none", "once", *own["none", "once"], "test")
-    for (kind, place), rates in own.items():
-        common = [*accuracies(data, kind, place, *COMMON, "test").values()]
-        at_own = accuracies(data, kind, place, *rates, "test")
-        ahead = [at_own[seed] - base[seed] for seed in at_own]
-        more = "–" if kind == "none" else f"{statistics.mean(ahead):+.1f} ± {sheet.half(ahead):.1f}"
-        cells = [sheet.interval(found) for found in (common, [*at_own.values()])]
-        lines.append(f"| {kind}, {place} | {cells[0]} | {rates[0]:g} | {rates[1]:g} | {cells[1]} | {more} |")
-    return "\n".join(lines)
-
-
 def framed(epochs: int, seeds: int) -> None:
     """Models trained on digits in the middle of a black frame, one of them on moved digits; then test digits change."""
     task = replace(digits(), name="framed", epochs=8, augment=lambda batch: batch, frame=4)
@@ -260,18 +234,6 @@ def framed(epochs: int, seeds: int) -> None:
             sheet.add(FRAMED, ["model", "epochs", "seed", "change", "accuracy"], row)
 
 
-def framed_table() -> str:
-    """The mean accuracies of the digits in the frame, in percent."""
-    rows = sheet.read(FRAMED)
-    changes = list(dict.fromkeys(row["change"] for row in rows))
-    lines = [f"| digits in a frame | {' | '.join(changes)} |", "|---" * (len(changes) + 1) + "|"]
-    for name, epochs in dict.fromkeys((row["model"], row["epochs"]) for row in rows):
-        cells = [sheet.read(FRAMED, model=name, epochs=epochs, change=change) for change in changes]
-        means = [statistics.mean(100 * float(row["accuracy"]) for row in cell) for cell in cells]
-        lines.append(f"| {name}, {epochs} epochs | {' | '.join(f'{mean:.0f}' for mean in means)} |")
-    return "\n".join(lines)
-
-
 def cnn() -> nn.Module:
     """Three convolutions with pooling, then the mean over all places."""
     return nn.Sequential(
@@ -284,7 +246,7 @@ def cnn() -> nn.Module:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("digits", "longer", "framed", "report"))
+    parser.add_argument("what", choices=("digits", "longer", "framed"))
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.what == "digits":
@@ -296,10 +258,9 @@ def main() -> None:
                 needed(task, kind, place, rate, factor, "test")
     elif args.what == "longer":
         longer()
-    elif args.what == "framed":
+    else:
         framed(56, 2)
         framed(8, SEEDS)
-    print(table("digits"), framed_table(), sep="\n\n")
 
 
 if __name__ == "__main__":

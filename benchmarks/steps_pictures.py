@@ -1,7 +1,6 @@
 """Lesson 12's small models: what are neighbours worth to a ResNet and to a ViT, in short runs and in long ones?
 
-    python benchmarks/steps_pictures.py run --data cifar10-jpeg --seeds 3   rates first, then the table; resumable
-    python benchmarks/steps_pictures.py report                              the table
+    python benchmarks/steps_pictures.py --data cifar10-jpeg --seeds 3   rates first, then the table; resumable
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
 models have as many parameters. The MLP gets the pixels as a list, and is trained like the others. Each model has a rate
@@ -26,7 +25,6 @@ from photographs import read
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 import vit_tutorial as vt
 from vit_tutorial import train
@@ -176,58 +174,36 @@ def run(folder: str, only: str, seeds: int) -> None:
         one(data, "table", name, size, best_rate(data, name, size), seed, splits)
 
 
-# ------------------------------------------------------------------------------------------------------- the report
-
-
-def macs_of(model: nn.Module, image: Tensor) -> int:
-    """Multiply-accumulates of one picture's forward pass. (torch's counter leaves fused attention out, on a CPU.)"""
-    if isinstance(model, vt.ViT):
-        return vt.modern.count_macs(model.config)
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model.eval()(image)
-    return int(counter.get_total_flops()) // 2
-
-
 def tested(data: str, name: str, pictures: int, steps: int) -> dict[str, float]:
     """By seed: test accuracy in percent."""
     rows = sheet.read(CSV, data=data, part="table", model=name, pictures=pictures, steps=steps)
     return {row["seed"]: 100 * float(row["test"]) for row in rows}
 
 
-def report() -> None:
-    """The table, with differences paired by seed, and the sizes of the models."""
-    for data, name in itertools.product(SIZES, MODELS):
-        model = model_of(data, name)
-        print(f"{data}, {name}: {sum(p.numel() for p in model.parameters()):,} parameters,", end=" ")
-        image = torch.zeros(1, 1, 8, 8) if data == "digits" else torch.zeros(1, 3, 16, 16)
-        print(f"{macs_of(model, image) / 1e6:.2f} M multiply-accumulates")
-    print("\n| pixels | " + " | ".join([*MODELS, *(f"ResNet − {name}" for name in MODELS[1:])]) + " |")
-    print("|---" * 2 * len(MODELS) + "|")
-    for data in SIZES:
-        for size, how in itertools.product(SIZES[data], ("", SHUFFLED)):
+def table() -> str:
+    """The accuracies, and what the ResNet is ahead of the others, paired by seed."""
+    lines = ["| pixels | " + " | ".join([*MODELS, *(f"ResNet − {name}" for name in MODELS[1:])]) + " |"]
+    lines.append("|---" * 2 * len(MODELS) + "|")
+    for data, how in itertools.product(SIZES, ("", SHUFFLED)):
+        for size in SIZES[data]:
             by = {name: tested(data + how * (name != "MLP"), name, *size) for name in MODELS}
-            less = [[one - by[name][seed] for seed, one in by["ResNet"].items() if by[name]] for name in MODELS[1:]]
-            found = [list(values.values()) for values in by.values()] + less
-            cells = [sheet.interval(values) if values else "–" for values in found]
-            if by["ResNet"]:
-                print(f"| {data}{how}, {size[0]:,} in {size[1]:,} | " + " | ".join(cells) + " |")
-    rows = sheet.read(CSV)
-    print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
+            ahead = [[one - by[name][seed] for seed, one in by["ResNet"].items()] for name in MODELS[1:]]
+            cells = [sheet.interval(values) for values in [list(found.values()) for found in by.values()] + ahead]
+            lines.append(f"| {data}{how}, {size[0]:,} in {size[1]:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
     parser.add_argument("--only", choices=list(SIZES), nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.what == "report":
-        return report()
     threadpool_limits(1)
     for only in args.only:
         run(args.data, only, args.seeds)
+    print(table())
 
 
 if __name__ == "__main__":
