@@ -6,7 +6,8 @@
 
 **digits**: the shipped model of digits gets a new head, for mirrored digits or for ordinary ones. Probes, neighbours, a
 new model from scratch, all weights trained from a head of zeros, or from a probe's head ("head first"), or the head and
-thin matrices beside attention's ("low rank"); 80 steps, and 560 with one draw. A draw says which digits are
+thin matrices beside attention's ("low rank"); 80 steps, and 560 with one draw ("bent anew": 560, five draws).
+A draw says which digits are
 labelled, and which ten of each class are held out; the test digits are the same for all. The rate is the one with the
 best mean accuracy on those held out, over all draws. "distorted" are the test digits rotated, stretched and shifted at
 random, as the model saw them in its training, and the few labels don't show them.
@@ -59,6 +60,13 @@ LONG = [  # 560 steps
     ("ordinary", "head first", 10, (3e-4, 1e-3, 3e-3)),
     *(("mirrored", way, each, (1e-3, 3e-3)) for each in (10, 2, 100) for way in ("from scratch", "all weights")),
 ]
+BENT = ", bent anew"  # after a way's name: each labelled digit is distorted in every step
+BENDING = [  # 560 steps and five draws, at the rates of the runs without
+    (task, way + BENT, 10, (rate,))
+    for task in ("mirrored", "ordinary")
+    for way, rate in (("all weights", 1e-3), ("from scratch", 3e-3))
+]
+COPIES = 30  # of each labelled digit, distorted, for nearest neighbours
 Split = tuple[Tensor, Tensor]  # normalised images (N, C, H, W), labels (N,)
 
 
@@ -84,6 +92,12 @@ def digits(task: str, each: int, draw: int) -> dict[str, Split]:
     }
     turned = (lambda images: images.flip(3)) if task == "mirrored" else (lambda images: images)
     return {name: (vt.data.normalise(turned(x), data), y) for name, (x, y) in splits.items()}
+
+
+def bent(x: Tensor) -> Tensor:
+    """Normalised digits rotated, stretched and shifted at random."""
+    data = vt.data.digits()
+    return vt.data.normalise(Affine(0.2)(vt.data.denormalise(x, data)), data)
 
 
 @torch.inference_mode()
@@ -136,7 +150,7 @@ def trained(task: str, way: str, each: int, steps: int, rate: float, draw: int) 
     splits = digits(task, each, draw)
     x, y = splits["train"]
     torch.manual_seed(draw)
-    model = start(way, (x, y)).train()
+    model = start(way.removesuffix(BENT), (x, y)).train()
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr=rate, weight_decay=0.0, fused=True)
     passes = -(-steps * BATCH // len(x))
@@ -144,7 +158,8 @@ def trained(task: str, way: str, each: int, steps: int, rate: float, draw: int) 
     for step, rows in enumerate(order):
         set_rate(optimizer, rate * schedule(step, steps=steps, warmup=steps // 8))
         optimizer.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        batch = bent(x[rows]) if way.endswith(BENT) else x[rows]
+        F.cross_entropy(model(batch), y[rows]).backward()
         nn.utils.clip_grad_norm_(learns, 1.0)
         optimizer.step()
     with torch.inference_mode():
@@ -180,11 +195,25 @@ def without_training(task: str, each: int, draw: int) -> None:
                 sheet.add(CSV, COLUMNS, [*known, *max(tried, key=lambda pair: pair[0])[1], "-"])
 
 
+def neighbours_of_copies(task: str, each: int, draw: int) -> None:
+    """The nearest of the labelled digits and of their distorted copies, by the cosine of the pixels."""
+    splits = digits(task, each, draw)
+    torch.manual_seed(draw)
+    x, y = splits["train"]
+    model = KNeighborsClassifier(1, metric="cosine")
+    model.fit(torch.cat([x, *(bent(x) for _ in range(COPIES))]).flatten(1).numpy(), y.repeat(COPIES + 1).numpy())
+    scores = [f"{model.score(x.flatten(1).numpy(), y.numpy()):.4f}" for x, y in list(splits.values())[1:]]
+    sheet.add(CSV, COLUMNS, [task, "k-NN, pixels, bent copies", each, 0, "-", draw, *scores, "-"])
+
+
 def run_digits() -> None:
     for task, each, draw in itertools.product(("mirrored", "ordinary"), (2, 10, 100), range(DRAWS)):
         if not sheet.read(CSV, task=task, way="k-NN, a block's patches", labels=each, draw=draw):
             without_training(task, each, draw)
-    for steps, plan, draws in ((80, SHORT, DRAWS), (560, LONG, LONG_DRAWS)):
+    for task, draw in itertools.product(("mirrored", "ordinary"), range(DRAWS)):
+        if not sheet.read(CSV, task=task, way="k-NN, pixels, bent copies", draw=draw):
+            neighbours_of_copies(task, 10, draw)
+    for steps, plan, draws in ((560, BENDING, DRAWS), (80, SHORT, DRAWS), (560, LONG, LONG_DRAWS)):
         runs = [(task, way, each, rate) for task, way, each, rates in plan for rate in rates]
         for draw, (task, way, each, rate) in itertools.product(range(draws), runs):
             if not sheet.read(CSV, task=task, way=way, labels=each, steps=steps, rate=rate, draw=draw):
