@@ -2,10 +2,8 @@
 
 ``python benchmarks/ladder.py`` appends a row a run to benchmarks/ladder.csv; rows that are there are not run again.
 Three seeds choose a rate for each recipe; twenty others compare them. Each seed holds out other training images, 287 of
-them. The three also choose how far the augmentation moves an image. Only then the whole recipe is trained on all
-training images, with five seeds, and tested on the test split; and on ten other splits of all 1,797 images into
-1,437 and 360. Beside it: support vector machines, with and without augmented copies of their images, and the nearest
-neighbour.
+them. Only then the whole recipe is trained on all training images, with five seeds, and tested on the test split; and
+on ten other splits of all 1,797 images, beside a support vector machine and the nearest neighbour.
 """
 
 from __future__ import annotations
@@ -17,17 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sheet
 import torch
-from sklearn.model_selection import GridSearchCV, StratifiedKFold  # type: ignore[import-untyped]
+from sklearn.model_selection import GridSearchCV  # type: ignore[import-untyped]
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.svm import SVC  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial.data.augment import Affine
 from vit_tutorial.train import fit, predict
 
 CSV = Path(__file__).with_suffix(".csv")
@@ -44,14 +40,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "+ augmentation": {"augment": "affine"},
 }
 WHOLE = "+ augmentation"
-STRENGTHS_TRIED = (0.05, 0.2)  # of the augmentation, beside 0.1
 LAST, FRESH = "all of it, test split", "all of it, another split"
 MACHINE, NEIGHBOUR = "SVM, another split", "nearest neighbour, another split"
-MACHINES = {  # how many augmented copies of each image a support vector machine learns from
-    MACHINE: 0,
-    "SVM with copies, another split": 10,
-    "SVM with copies, test split": 10,
-}
 
 
 def loop(model: vt.ViT, data: vt.data.Data, rate: float) -> None:
@@ -77,16 +67,10 @@ def another_split(seed: int) -> vt.data.Data:
     return vt.data.hold_out(replace(data, train=vt.data.Images(images, labels, white=16)), 360 / 1797, seed)
 
 
-def machine(data: vt.data.Data, copies: int) -> tuple[Tensor, Tensor]:
-    """What a support vector machine answers on the test images, its C chosen on folds of the training images.
-
-    An image's augmented copies are in the fold that the image is in; those held out are scored without copies.
-    """
+def machine(data: vt.data.Data) -> tuple[Tensor, Tensor]:
+    """What a support vector machine answers on the test images, its C chosen on folds of the training images."""
     (X, y), (x, labels) = data.train.batch(), data.test.batch()
-    pixels = torch.cat([X, *(Affine()(X) for _ in range(copies))]).flatten(1).double().numpy()
-    firsts = len(X) * np.arange(copies + 1)[:, None]  # an image is at its place in each copy of the training images
-    folds = [((firsts + rest).ravel(), held) for rest, held in StratifiedKFold(5).split(X, y)]
-    svm = GridSearchCV(SVC(), {"C": [1, 3, 10, 30]}, cv=folds).fit(pixels, y.repeat(copies + 1).numpy())
+    svm = GridSearchCV(SVC(), {"C": [1, 3, 10, 30]}, cv=5).fit(X.flatten(1).double().numpy(), y.numpy())
     return torch.from_numpy(svm.predict(x.flatten(1).double().numpy())), labels
 
 
@@ -108,8 +92,8 @@ def run(recipe: str, rate: float, seed: int, **changes: Any) -> None:
     start = time.process_time()
     torch.manual_seed(seed)
     model = vt.ViT(vt.data.DATASETS["digits"].model)
-    if recipe in MACHINES:
-        answers, labels = machine(data, MACHINES[recipe])
+    if recipe == MACHINE:
+        answers, labels = machine(data)
     elif recipe == NEIGHBOUR:
         answers, labels = neighbour(data)
     else:
@@ -131,16 +115,11 @@ def shares() -> dict[tuple[str, float, int], float]:
     }
 
 
-def means(recipe: str) -> dict[float, float]:
-    """The mean of the mistakes in percent over the seeds that choose, by rate."""
-    shares_by_run = shares()
-    rates = sorted({rate for name, rate, _ in shares_by_run if name == recipe})
-    return {rate: statistics.mean(shares_by_run[recipe, rate, seed] for seed in SEARCH) for rate in rates}
-
-
 def best(recipe: str) -> float:
-    shares_by_run = means(recipe)
-    return min(shares_by_run, key=shares_by_run.__getitem__)
+    """The rate with the fewest mistakes over the seeds that choose."""
+    found = shares()
+    rates = {rate for name, rate, _ in found if name == recipe}
+    return min(rates, key=lambda rate: statistics.mean(found[recipe, rate, seed] for seed in SEARCH))
 
 
 def main() -> None:
@@ -149,21 +128,13 @@ def main() -> None:
         for recipe in RECIPES:
             for rate in RATES:
                 run(recipe, rate, seed, **RECIPES[recipe])
-    for seed in SEARCH:
-        for strength in STRENGTHS_TRIED:
-            run(f"{WHOLE}, strength {strength}", best(WHOLE), seed, augmentation=Affine(strength))
     for seed in COMPARE:
         for recipe in RECIPES:
             run(recipe, best(recipe), seed, **RECIPES[recipe])
-    strengths = {0.1: means(WHOLE)[best(WHOLE)]}
-    strengths |= {each: means(f"{WHOLE}, strength {each}")[best(WHOLE)] for each in STRENGTHS_TRIED}
-    strength = min(strengths, key=strengths.__getitem__)
     for seed in FINAL:
-        run(LAST, best(WHOLE), seed, augmentation=Affine(strength))
-        for name in MACHINES:
-            run(name, 0.0, seed)
+        run(LAST, best(WHOLE), seed, **RECIPES[WHOLE])
     for seed in SPLITS:
-        run(FRESH, best(WHOLE), seed, augmentation=Affine(strength))
+        run(FRESH, best(WHOLE), seed, **RECIPES[WHOLE])
         run(MACHINE, 0.0, seed)
         run(NEIGHBOUR, 0.0, seed)
 
