@@ -162,7 +162,9 @@ def test_the_newest_picture_and_changes_win(show, digits):
 def test_draws_with_the_keyboard_alone(show, digits):
     live_page, model, preprocess, _ = digits
     page = show(live_page)
-    page.keyboard.press("Tab")  # from the tour’s next stop to the pad
+    page.keyboard.press("Tab")  # from the tour’s next stop to what leads to the pad
+    assert page.locator(":focus").text_content() == "To what is asked"
+    page.keyboard.press("Enter")
     for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
         page.keyboard.press(key)
     picture = picture_in(page, model)

@@ -51,7 +51,9 @@ const STORY = [
     follow: "patch",
     text: ({ D, canDraw }) =>
       `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
-      (canDraw ? "Click two corners that are all black: do their tokens differ?" : "Click others: how much do their tokens differ?"),
+      (canDraw
+        ? "Click two corners that are all black: do their tokens differ?"
+        : "Click others: how much do their tokens differ?"),
   },
   {
     station: "embedding",

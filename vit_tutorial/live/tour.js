@@ -8,6 +8,8 @@ import { choosePicture } from "./input.js";
 import { change, draw, follow, remember } from "./page.js";
 import { bringIntoSight, measure } from "./sight.js";
 
+const FOCUSABLE = "canvas[tabindex], button:not(:disabled), input";
+
 const nextSample = ({ state, model }) => (state.sample + 1) % model.samples.length;
 
 function darken({ $, $$ }) {
@@ -126,6 +128,10 @@ export function tourOf(page) {
         drawButtons();
         $('[data-do="next"]').focus(); // the button that was pressed is gone
         draw(page);
+      },
+      task() {
+        const first = $(`.spot:is(${FOCUSABLE}), .spot :is(${FOCUSABLE})`);
+        (first ?? $(".panel")).focus();
       },
       another() {
         const next = nextSample(page);
