@@ -130,8 +130,9 @@ export function tourOf(page) {
         draw(page);
       },
       task() {
-        const first = $(`.spot:is(${FOCUSABLE}), .spot :is(${FOCUSABLE})`);
-        (first ?? $(".panel")).focus();
+        const places = [".picker .asked", ".spot", ".asked"]; // what is wanted most first
+        const found = places.map((place) => $(`${place}:is(${FOCUSABLE}), ${place} :is(${FOCUSABLE})`)).find(Boolean);
+        (found ?? $(".panel")).focus();
       },
       another() {
         const next = nextSample(page);
