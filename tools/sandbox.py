@@ -182,8 +182,10 @@ def run(messages: list[dict[str, Any]], kind: Kind, limits: Limits) -> Any:
             finally:
                 _end(process, kind, name)
         out.seek(0)
+        # Where the program was killed, what is there may be a student's.
+        answer = out.read(limits.answer) if process.returncode == 0 else b""
         try:
-            return json.loads(out.read(limits.answer))
+            return json.loads(answer)
         except (ValueError, RecursionError):
             raise SandboxStopped("the notebook's process ended itself, or what it answered can't be read") from None
 
