@@ -1,28 +1,20 @@
 """Lesson 13: what frozen features are worth when labels are few: the painter's, and rivals that need no network.
 
-    python benchmarks/selfsup_features.py run --data cifar10-jpeg        the probes, resumable; some ten CPU minutes
-    python benchmarks/selfsup_features.py masking --data cifar10-jpeg    of autoencoders that hide patches, or none
-    python benchmarks/selfsup_features.py report                         the tables
+    python benchmarks/selfsup_features.py run --data cifar10-jpeg    resumable; some ten CPU minutes
+    python benchmarks/selfsup_features.py report                     the tables
 
 A logistic regression reads 10, 50 or 250 labelled photographs per class of CIFAR-10 by
 
 - "pixels": the photograph as it is;
-- "whitened pixels": its first principal components, each divided by its standard deviation over the 45,000 photographs;
 - "patch dictionary": how close each 6 x 6 patch lies to 400 typical ones, which k-means found in the 45,000 photographs
   that the painter learned from, averaged over each quarter of the photograph (Coates, Ng & Lee, AISTATS 2011);
 - "random patches": the same with 400 of the patches, drawn at random, as words;
 - "random ViT": the painter's encoder with random weights, other ones per seed;
 - "painter": the painter's encoder.
 
-The ViTs' block and pooling, and the number of components, are chosen with 50 labels per class of a draw apart, the
-penalty for each row; both on 2,000 photographs held out. The seed draws the labelled photographs. The test split (every
-third) is looked at once per row. "ceiling" is ``vt.load("photographs")``: the painter's encoder, trained on all 45,000
-photographs' labels and on another model's answers. One thread.
-
-"masking" asks whether it is the hiding that helps: small_autoencoder.py's ViT, trained with three quarters
-of the patches hidden, or none (then the loss counts all patches, and a step costs twice as much: half as many steps),
-each at its best rate, chosen like the block; beside random weights. The seed draws first weights, batches and labels.
-The probe reads the tokens after the last norm, by quarters.
+The ViTs' block and pooling are chosen with 50 labels per class of a draw apart, the penalty for each row; both on 2,000
+photographs held out. The seed draws the labelled photographs. The test split (every third) is looked at once per row.
+One thread.
 """
 
 from __future__ import annotations
@@ -30,16 +22,14 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import sheet
 import torch
-from photographs import accuracy, read
+from photographs import read
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-from small_autoencoder import CONFIG, PRETRAINING_RATE, RATES, Data, pretrain
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -53,15 +43,13 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)  # of features about 1 long
 SIDE, WORDS = 6, 400  # of a patch, in the dictionary
 READINGS = {
     "pixels": ("all",),
-    "whitened pixels": tuple(f"{count} components" for count in (10, 30, 100, 300)),
     "patch dictionary": ("quarters",),
     "random patches": ("quarters",),
     "random ViT": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
     "painter": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
 }
+Data = dict[str, Tensor]  # images and labels of each split
 Features = dict[str, Tensor]  # {reading: (n, D)}
-HIDDEN = {"random weights": None, "nothing hidden": 0.0, "three quarters hidden": 0.75}  # of the patches
-PRETRAINED = {"last norm, quarters" + f", rate {rate:g}" * (rate != PRETRAINING_RATE): rate for rate in (2e-4, *RATES)}
 
 
 def few(labels: Tensor, each: int, seed: int) -> Tensor:
@@ -79,15 +67,6 @@ def patches(images: Tensor) -> Tensor:
     """Every patch of (B, 3, 32, 32) bytes, without its brightness and contrast: (B, 729, 108)."""
     x = F.unfold(images.float(), SIDE).transpose(1, 2)
     return (x - x.mean(dim=2, keepdim=True)) / (x.var(dim=2, keepdim=True) + 10).sqrt()
-
-
-def components(data: Data, count: int) -> tuple[Tensor, Tensor]:
-    """The training photographs' mean, and their first principal directions, each over its standard deviation."""
-    x = data["train_images"].flatten(1).float() / 255
-    mean = x.mean(dim=0)
-    x -= mean
-    values, vectors = torch.linalg.eigh(x.T @ x / len(x))
-    return mean, (vectors / values.sqrt()).flip(1)[:, :count]  # (3072,), (3072, count)
 
 
 def dictionary(data: Data) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -145,10 +124,6 @@ class Extractors:
     def dictionary(self) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         return dictionary(self.data)
 
-    @cached_property
-    def components(self) -> tuple[Tensor, Tensor]:
-        return components(self.data, 300)
-
     def of(self, name: str, split: str, images: Tensor, seed: int) -> Features:
         if split in self.kept and name != "random ViT":
             if (name, split) not in self.cache:
@@ -159,10 +134,6 @@ class Extractors:
     def compute(self, name: str, images: Tensor, seed: int) -> Features:
         if name == "pixels":
             return {"all": images.flatten(1).float() / 255}
-        if name == "whitened pixels":
-            mean, directions = self.components
-            white = (images.flatten(1).float() / 255 - mean) @ directions  # (B, 300)
-            return {reading: white[:, : int(reading.split()[0])] for reading in READINGS[name]}
         if name in ("patch dictionary", "random patches"):
             mean, white, words = self.dictionary
             return {"quarters": by_words(images, mean, white, words[name])}
@@ -197,18 +168,14 @@ def probe(X: dict[str, Tensor], each: int, seed: int, data: Data) -> Iterator[tu
 
 
 def reading_of(name: str) -> str:
+    """The block and the pooling that were best on the photographs held out."""
     if len(READINGS[name]) == 1:
         return READINGS[name][0]
-    return best("reading", name)
-
-
-def best(part: str, name: str) -> str:
-    return max(sheet.read(CSV, part=part, way=name), key=lambda row: float(row["held_out"]))["reading"]
+    return max(sheet.read(CSV, part="reading", way=name), key=lambda row: float(row["held_out"]))["reading"]
 
 
 def run(folder: str, seeds: int, names: list[str]) -> None:
     data = read(folder)
-    ceiling(data)
     extractors = Extractors(data)
     for name, seed in itertools.product(names, (100, *range(seeds))):
         if seed == 100 and len(READINGS[name]) == 1:
@@ -227,86 +194,32 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
                 sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
-def ceiling(data: Data) -> None:
-    """The painter's encoder, trained on the labels of all photographs: its own answers."""
-    if sheet.read(CSV, part="ceiling"):
-        return
-    model, _, _ = vt.load("photographs")
-    test = accuracy(model, data["test_images"][::3], data["test_labels"][::3], data)
-    sheet.add(CSV, COLUMNS, ["ceiling", "all labels", "its own head", 4500, 0, "", "", f"{test:.4f}"])
-
-
-@torch.inference_mode()
-def by_small(encoder: vt.ViT, images: Tensor, data: Data) -> Tensor:
-    """The small ViT's tokens after the last norm, by quarters: (B, 4 D)."""
-    mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
-    tokens = [encoder.eval().features((part.float() / 255 - mean) / std) for part in images.split(250)]  # (B, 16, D)
-    return quarters(torch.cat(tokens).transpose(1, 2).unflatten(2, CONFIG.grid))
-
-
-def masking(folder: str, seeds: int, out: Path) -> None:
-    """Probes of small autoencoders' encoders that saw a quarter of the patches, or all."""
-    data = read(folder)
-    few_of = {"validation": data["validation_images"][:2000], "test": data["test_images"][::3]}
-    for seed, (way, share) in itertools.product((100, *range(seeds)), HIDDEN.items()):
-        part, counts = ("masking rates", (50,)) if seed == 100 else ("masking", LABELS)
-        readings: tuple[str, ...] = ("last norm, quarters",)
-        if share is not None:
-            readings = tuple(PRETRAINED) if seed == 100 else (best("masking rates", way),)
-        elif seed == 100:
-            continue
-        for reading in readings:
-            done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
-            keys = [(part, way, reading, str(each), str(seed)) for each in counts]
-            if not set(keys) - done:
-                continue
-            torch.manual_seed(seed)
-            encoder = vt.ViT(replace(CONFIG, num_classes=0))
-            if share is not None:
-                file = out / f"small-{seed}{'' if share else '-nothing'}{reading.partition('quarters')[2]}.pt"
-                encoder.load_state_dict(pretrain(data, seed, file, share, PRETRAINED[reading]))
-            images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
-            X = {split: by_small(encoder, some, data) for split, some in images.items()}
-            for key in keys:
-                held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda triple: triple[0])
-                sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
-
-
 def report() -> None:
-    """Test accuracies, and a contender's lead, paired by seed."""
-    table("probe", "painter", {name: f"{name}: {reading_of(name)}" for name in READINGS})
-    print()
-    table("masking", "three quarters hidden", {name: name for name in HIDDEN})
-
-
-def table(part: str, first: str, names: dict[str, str]) -> None:
-    scores: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in names}
-    for row in sheet.read(CSV, part=part):
+    """Test accuracies, and the painter's lead, paired by seed."""
+    scores: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in READINGS}
+    for row in sheet.read(CSV, part="probe"):
         scores[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for name, by in scores.items():
         cells = (sheet.interval(list(by[each].values())) for each in LABELS)
-        print(f"| {names[name]} | " + " | ".join(cells) + " |")
+        print(f"| {name}: {reading_of(name)} | " + " | ".join(cells) + " |")
     for name, by in scores.items():
-        if name != first:
-            pairs = ([right - by[each][seed] for seed, right in scores[first][each].items()] for each in LABELS)
-            print(f"| {first} less {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
+        if name != "painter":
+            pairs = ([right - by[each][seed] for seed, right in scores["painter"][each].items()] for each in LABELS)
+            print(f"| painter − {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "masking", "report"])
+    parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
-    parser.add_argument("--out", type=Path, default=Path("runs/selfsup"), help="where small encoders are kept")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--features", nargs="+", default=list(READINGS), choices=list(READINGS))
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.what == "report":
         return report()
-    if args.what == "masking":
-        return masking(args.data, args.seeds, args.out)
     run(args.data, args.seeds, args.features)
 
 

@@ -46,6 +46,7 @@ def test_the_still_is_dark_where_nothing_matches(shown: list[Any]) -> None:
     width, height = still.size
     lights = [still.getpixel((width * x // 8, height * y // 4))[0] > 200 for y in (1, 3) for x in (1, 3, 5, 7)]
     assert lights == [False, True, False, False, False, False, True, False]
+    assert still.getpixel((width * 3 // 8, 1)) == (0, 114, 178), "a frame in the query's colour"
     assert shown[1][0].data == "It."
 
 
@@ -79,6 +80,9 @@ def test_a_click_gives_its_label_to_the_patches_like_it(shown: list[Any], tabs: 
     features = torch.tensor([[1.0, 0.2], [0.9, 0.1], [0.1, 1.0], [0.6, 0.5]])
     mask = torch.tensor([[True, True], [False, True]])
     plots.show_clicks(WHITE[:1], [features], [mask], [(0, 0, True), (0, 2, False)], "A square.")
+    still = Image.open(io.BytesIO(base64.b64decode(shown[0][0]["text/html"].split("base64,")[1].split('"')[0])))
+    colours = [still.convert("RGB").getpixel((47, y)) for y in (45, 135)]
+    assert colours == [(230, 159, 0), (0, 114, 178)], "a dot for each click"
     tab = opened(tabs, tmp_path, shown)
     canvas = tab.locator("canvas")
     assert lit(canvas) == [0, 1, 3]

@@ -18,7 +18,7 @@ FACE = 9 * GRID[1] + 16  # a patch of the astronaut's face
 def lit(image: Tensor, heat: Tensor) -> Tensor:
     """The photograph (C, H, W), dark where the heat (N,) is 0."""
     large = F.interpolate(heat.view(1, 1, *GRID), image.shape[1:])[0]  # (1, H, W)
-    return image * (0.15 + 0.85 * large)
+    return image * (0.25 + 0.75 * large)
 
 
 def main() -> None:

@@ -190,11 +190,14 @@ def principal_maps(features: Tensor) -> Tensor:
         features: of some pictures, which share the directions.
 
     Returns:
-        (B, 3, rows, columns), in [0, 1]: a sigmoid of twice the component, divided by its standard deviation.
+        (B, 3, rows, columns), in [0, 1]: a sigmoid of twice the component, divided by its standard deviation. Its sign
+        is that which makes the middle of the pictures brighter than the rest.
     """
+    _, _, rows, columns = features.shape
     patches = features.movedim(1, -1)  # (B, rows, columns, D)
     from_mean = patches.flatten(0, 2) - patches.flatten(0, 2).mean(dim=0)  # (n, D)
     _, _, directions = torch.linalg.svd(from_mean, full_matrices=False)  # (., D)
-    directions = directions[:3] * directions[:3].sum(dim=1, keepdim=True).sign()  # no sign of its own
-    parts = from_mean @ directions.T  # (n, 3)
-    return (2 * parts / parts.std(dim=0)).sigmoid().view(*patches.shape[:3], 3).movedim(-1, 1)
+    parts = (from_mean @ directions[:3].T).view(*patches.shape[:3], 3)  # (B, rows, columns, 3)
+    middle = parts[:, rows // 4 : rows - rows // 4, columns // 4 : columns - columns // 4].mean(dim=(0, 1, 2))  # (3,)
+    parts = parts * middle.sign()
+    return (2 * parts / parts.std(dim=(0, 1, 2))).sigmoid().movedim(-1, 1)

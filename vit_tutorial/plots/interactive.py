@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from vit_tutorial.plots.arrays import as_array, as_picture
 from vit_tutorial.plots.showing import display, scripted, uri
+from vit_tutorial.plots.style import PALETTE
 
 Floats = NDArray[np.float32]
 PIXELS = 333  # of a photograph's side, at most
@@ -114,7 +115,8 @@ def show_clicks(
         "masks": ["".join("1" if inside else "0" for inside in as_array(mask).flatten()) for mask in masks],
         "clicks": [{"picture": picture, "patch": patch, "object": bool(label)} for picture, patch, label in clicks],
     }
-    _show(_html("data-vit-clicks", "clicks.js", _still(images, objects), alt, data), alt, caption)
+    dots = [(picture, patch, PALETTE["position" if label else "query"]) for picture, patch, label in clicks]
+    _show(_html("data-vit-clicks", "clicks.js", _still(images, objects, dots=dots), alt, data), alt, caption)
 
 
 def _spotlight(
@@ -133,7 +135,7 @@ def _spotlight(
         "views": views,
         "start": {"picture": start[0], "patch": start[1]},
     }
-    return _html("data-vit-spotlight", "spotlight.js", _still(images, heats), alt, data)
+    return _html("data-vit-spotlight", "spotlight.js", _still(images, heats, framed=[start]), alt, data)
 
 
 def _html(kind: str, script: str, still: Floats, alt: str, data: Mapping[str, object]) -> str:
@@ -190,14 +192,39 @@ def _of_few_colours(picture: Floats) -> str:
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _still(images: Sequence[Any], heats: Sequence[Floats]) -> Floats:
-    """The pictures in a row, dark where there is no heat: (H, W, 3)."""
+def _still(
+    images: Sequence[Any],
+    heats: Sequence[Floats],
+    *,
+    framed: Sequence[tuple[int, int]] = (),
+    dots: Sequence[tuple[int, int, str]] = (),
+) -> Floats:
+    """The pictures in a row, dark where there is no heat, with a frame or a dot on some patches: (H, W, 3).
+
+    Args:
+        images: each (C, H, W), in [0, 1].
+        heats: of each image, (N,), in [0, 1].
+        framed: picture and patch.
+        dots: picture, patch and colour.
+    """
+    side = round(len(heats[0]) ** 0.5)
+    patch = STILL / side
     pictures = []
     for image, heat in zip(images, heats, strict=True):
         picture = Image.fromarray((255 * as_picture(image)).round().astype(np.uint8)).resize((STILL, STILL))
-        side = round(len(heat) ** 0.5)
         lit = Image.fromarray((255 * heat).astype(np.uint8).reshape(side, side))
         light = np.asarray(lit.resize((STILL, STILL), Image.Resampling.NEAREST), np.float32)[..., None] / 255
-        lit_picture = np.asarray(picture, np.float32) / 255 * (1 - DARK * (1 - light))
-        pictures.append(np.pad(lit_picture, ((0, 0), (2, 2), (0, 0)), constant_values=1))
-    return np.hstack(pictures)
+        shaded = np.asarray(picture, np.float32) * (1 - DARK * (1 - light))
+        pictures.append(Image.fromarray(shaded.round().astype(np.uint8)))
+    for index, number in framed:
+        row, column = divmod(number, side)
+        left, top, right, bottom = column * patch, row * patch, (column + 1) * patch, (row + 1) * patch
+        draw = ImageDraw.Draw(pictures[index])
+        draw.rectangle((left - 2, top - 2, right + 2, bottom + 2), outline="white", width=2)
+        draw.rectangle((left, top, right, bottom), outline=PALETTE["query"], width=2)
+    for index, number, colour in dots:
+        row, column = divmod(number, side)
+        x, y = (column + 0.5) * patch, (row + 0.5) * patch
+        ImageDraw.Draw(pictures[index]).ellipse((x - 4, y - 4, x + 4, y + 4), fill=colour, outline="white")
+    edge = ((0, 0), (2, 2), (0, 0))
+    return np.hstack([np.pad(np.asarray(p, np.float32) / 255, edge, constant_values=1) for p in pictures])
