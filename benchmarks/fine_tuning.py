@@ -49,7 +49,7 @@ COLUMNS = ["task", "way", "labels", "steps", "rate", "draw", "held_out", "test",
 DRAWS, LONG_DRAWS = 5, 1
 BATCH = 32
 SHORT = [  # 80 steps: task, way, labels per class, rates
-    ("mirrored", "low rank", 10, (3e-3, 1e-2, 3e-2)),
+    ("mirrored", "low rank", 10, (3e-3, 1e-2, 3e-2, 1e-1)),
     ("ordinary", "all weights", 10, (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
     ("ordinary", "head first", 10, (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
     *(("mirrored", way, each, (1e-3, 3e-3, 1e-2)) for each in (10, 2, 100) for way in ("from scratch", "all weights")),
