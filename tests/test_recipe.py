@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, asdict, replace
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_it_is_frozen_and_checked_again_when_changed(refuses):
 
 def test_a_file_gets_plain_values():
     recipe = Recipe(epochs=3, learning_rate=np.float32(0.5), ema=np.float64(0.25), augment="affine")
-    settings = recipe.settings()
+    settings = asdict(recipe)
     assert json.loads(json.dumps(settings)) == settings
     assert (settings["augment"], settings["learning_rate"]) == ("affine", 0.5)
     assert Recipe(**settings) == recipe

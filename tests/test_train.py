@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -434,7 +434,7 @@ def test_a_recipe_and_keywords_say_the_same(data):
     whole = tiny()
     train.fit(whole, data, recipe, progress=False)
     for given, changes in [
-        (None, recipe.settings()),
+        (None, asdict(recipe)),
         (replace(recipe, ema=0.0, seed=5), {"ema": 0.5, "seed": 0}),
         (recipe, {"augmentation": Augmentation("flip", changes=(Flip(),))}),
         (recipe, {"augmentation": Flip()}),

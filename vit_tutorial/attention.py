@@ -25,7 +25,7 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias  # (..., T, S)
-    weights = scores.softmax(dim=-1)  # (..., T, S): the share of each value
+    weights = scores.softmax(dim=-1)  # (..., T, S): how much of each value
     return weights @ v, weights  # (..., T, e)
 
 

@@ -11,89 +11,6 @@ from vit_tutorial.patches import PatchEmbedding, Size, as_count, check_choice
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
 ResizeRecipe = Literal["timm", "torchvision", "huggingface", "google", "dino"]
-# How each library stretches a grid of positions; each gives other numbers.
-RECIPES: dict[ResizeRecipe, dict[str, Any]] = {
-    "timm": {"mode": "bicubic", "antialias": True},
-    "torchvision": {"mode": "bicubic", "align_corners": True},
-    "huggingface": {"mode": "bicubic"},
-    "google": {"mode": "bilinear", "align_corners": True},  # scipy.ndimage.zoom(order=1)
-    "dino": {"mode": "bicubic"},  # by a scale of (new + 0.1) / old
-}
-
-
-def _as_grid(grid: Grid, name: str) -> Grid:
-    rows, columns = grid
-    return as_count(rows, f"the rows of {name}"), as_count(columns, f"the columns of {name}")
-
-
-def check_sincos_dim(dim: int) -> None:
-    """Raise a ValueError unless the width can be shared by sine and cosine of x and y, two frequencies or more each."""
-    if dim % 4 or dim < 8:
-        raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {dim}")
-
-
-def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
-    """Fixed 2-D positions: a quarter of the width each for sin(x), cos(x), sin(y), cos(y).
-
-    The frequencies fall from 1 to 1/10000, as in big_vision's ``posemb_sincos_2d`` (arXiv 2205.01580).
-
-    Args:
-        grid: (rows, columns) of patches.
-        dim: D, a multiple of 4 and at least 8.
-
-    Returns:
-        (1, rows*columns, D), float32, row by row.
-
-    Raises:
-        ValueError: another ``dim``, or a grid without patches.
-        TypeError: rows or columns that aren't whole numbers.
-    """
-    check_sincos_dim(dim)
-    rows, columns = _as_grid(grid, "grid")
-    # Fast waves tell neighbours apart, slow waves the two ends of the image: the last and first digits of a number.
-    frequency = 10_000.0 ** (-torch.arange(dim // 4) / (dim // 4 - 1))  # (D/4,)
-    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")  # (rows, columns)
-    x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
-    return torch.cat([x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()], dim=1)[None]  # (1, N, D)
-
-
-def resize_position_embedding(
-    position: Tensor, old_grid: Grid, new_grid: Grid, *, prefix_tokens: int = 1, recipe: ResizeRecipe = "timm"
-) -> Tensor:
-    """Stretch learned positions to another grid of patches (section 3.2), in two dimensions, rectangles included.
-
-    Args:
-        position: (1, prefix_tokens + rows*columns, D).
-        old_grid: (rows, columns) the positions were learned on.
-        new_grid: (rows, columns) to stretch them to.
-        prefix_tokens: tokens without a place in the image; they come first and stay unchanged.
-        recipe: whose interpolation: "timm", "torchvision", "huggingface", "google" or "dino".
-
-    Returns:
-        (1, prefix_tokens + new rows*columns, D), dtype unchanged; computed in float32 at least.
-
-    Raises:
-        ValueError: unknown recipe, a grid without patches, or a ``position`` that does not hold the old grid.
-        TypeError: rows or columns that aren't whole numbers.
-    """
-    check_choice(recipe, "recipe", ResizeRecipe)
-    old_grid, new_grid = _as_grid(old_grid, "old_grid"), _as_grid(new_grid, "new_grid")
-    tokens = prefix_tokens + old_grid[0] * old_grid[1]
-    if position.ndim != 3 or position.shape[:2] != (1, tokens):
-        raise ValueError(
-            f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
-            f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
-        )
-    # Laid out like the patches, the positions are a picture with D channels, and can be resized like one.
-    prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
-    maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
-    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
-    target: dict[str, Any] = {"size": new_grid}
-    if recipe == "dino" and new_grid != old_grid:  # the same grid stays as it is
-        target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
-    maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
-    patches = maps.flatten(2).transpose(1, 2).to(grid.dtype)  # (1, new N, D)
-    return torch.cat([prefix, patches], dim=1)
 
 
 class Embeddings(nn.Module):
@@ -160,3 +77,88 @@ class Embeddings(nn.Module):
         if self.position is not None:
             z = z + self.position  # (B, T, D)
         return self.dropout(z)
+
+
+def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
+    """Fixed 2-D positions: a quarter of the width each for sin(x), cos(x), sin(y), cos(y).
+
+    The frequencies fall from 1 to 1/10000, as in big_vision's ``posemb_sincos_2d`` (arXiv 2205.01580).
+
+    Args:
+        grid: (rows, columns) of patches.
+        dim: D, a multiple of 4 and at least 8.
+
+    Returns:
+        (1, rows*columns, D), float32, row by row.
+
+    Raises:
+        ValueError: another ``dim``, or a grid without patches.
+        TypeError: rows or columns that aren't whole numbers.
+    """
+    check_sincos_dim(dim)
+    rows, columns = _as_grid(grid, "grid")
+    # Fast waves tell neighbours apart, slow waves the two ends of the image: the last and first digits of a number.
+    frequency = 10_000.0 ** (-torch.arange(dim // 4) / (dim // 4 - 1))  # (D/4,)
+    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")  # (rows, columns)
+    x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
+    return torch.cat([x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()], dim=1)[None]  # (1, N, D)
+
+
+# How each library stretches a grid of positions; each gives other numbers.
+RECIPES: dict[ResizeRecipe, dict[str, Any]] = {
+    "timm": {"mode": "bicubic", "antialias": True},
+    "torchvision": {"mode": "bicubic", "align_corners": True},
+    "huggingface": {"mode": "bicubic"},
+    "google": {"mode": "bilinear", "align_corners": True},  # scipy.ndimage.zoom(order=1)
+    "dino": {"mode": "bicubic"},  # by a scale of (new + 0.1) / old
+}
+
+
+def resize_position_embedding(
+    position: Tensor, old_grid: Grid, new_grid: Grid, *, prefix_tokens: int = 1, recipe: ResizeRecipe = "timm"
+) -> Tensor:
+    """Stretch learned positions to another grid of patches (section 3.2), in two dimensions, rectangles included.
+
+    Args:
+        position: (1, prefix_tokens + rows*columns, D).
+        old_grid: (rows, columns) the positions were learned on.
+        new_grid: (rows, columns) to stretch them to.
+        prefix_tokens: tokens without a place in the image; they come first and stay unchanged.
+        recipe: whose interpolation: "timm", "torchvision", "huggingface", "google" or "dino".
+
+    Returns:
+        (1, prefix_tokens + new rows*columns, D), dtype unchanged; computed in float32 at least.
+
+    Raises:
+        ValueError: unknown recipe, a grid without patches, or a ``position`` that does not hold the old grid.
+        TypeError: rows or columns that aren't whole numbers.
+    """
+    check_choice(recipe, "recipe", ResizeRecipe)
+    old_grid, new_grid = _as_grid(old_grid, "old_grid"), _as_grid(new_grid, "new_grid")
+    tokens = prefix_tokens + old_grid[0] * old_grid[1]
+    if position.ndim != 3 or position.shape[:2] != (1, tokens):
+        raise ValueError(
+            f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
+            f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
+        )
+    # Laid out like the patches, the positions are a picture with D channels, and can be resized like one.
+    prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
+    maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
+    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+    target: dict[str, Any] = {"size": new_grid}
+    if recipe == "dino" and new_grid != old_grid:  # the same grid stays as it is
+        target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
+    maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
+    patches = maps.flatten(2).transpose(1, 2).to(grid.dtype)  # (1, new N, D)
+    return torch.cat([prefix, patches], dim=1)
+
+
+def check_sincos_dim(dim: int) -> None:
+    """Raise a ValueError unless the width can be shared by sine and cosine of x and y, two frequencies or more each."""
+    if dim % 4 or dim < 8:
+        raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {dim}")
+
+
+def _as_grid(grid: Grid, name: str) -> Grid:
+    rows, columns = grid
+    return as_count(rows, f"the rows of {name}"), as_count(columns, f"the columns of {name}")

@@ -81,7 +81,7 @@ class EncoderBlock(nn.Module):
         return z + self.drop_path(self.mlp(self.norm2(z)))  # (B, T, D), Eq. 3
 
     def attend(self, z: Tensor) -> Tensor:
-        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        """The first half of the block, Eq. 2: tokens (B, T, D) after attention, before the MLP."""
         # The norm comes first (pre-norm), inside the branch: however large the stream, attention reads steady numbers.
         return z + self.drop_path(self.attention(self.norm1(z)))  # (B, T, D)
 

@@ -8,7 +8,7 @@ Gelu = Literal["exact", "tanh"]
 
 
 class MLP(nn.Module):
-    """Two linear layers, a GELU between, on every token alone: (..., D) -> (..., D).
+    """Two linear layers with a GELU between them, on each token by itself: (..., D) -> (..., D).
 
     Args:
         dim: D.
@@ -24,7 +24,7 @@ class MLP(nn.Module):
 
     def __init__(self, dim: int, hidden_dim: int, *, dropout: float = 0.0, gelu: Gelu = "exact") -> None:
         super().__init__()
-        # check_choice of patches.py, written out: this file stands alone.
+        # check_choice of patches.py, written out, so that this file needs no other.
         if gelu not in get_args(Gelu):
             raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(get_args(Gelu))}")
         self.fc1 = nn.Linear(dim, hidden_dim)

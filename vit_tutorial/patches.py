@@ -9,48 +9,6 @@ from torch import Tensor, nn
 Size = int | tuple[int, int]  # one number for a square, or (height, width)
 
 
-def as_pair(size: Size, name: str) -> tuple[int, int]:
-    """``16`` or ``(16, 8)`` as (height, width); ``name`` is what an error calls it."""
-    pair = size if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(_is_whole(n) for n in pair):
-        raise TypeError(f"{name} must be an int or a pair of ints (height, width), got {size!r}")
-    if min(pair) < 1:
-        raise ValueError(f"{name} must be at least 1 pixel on each side, got {size!r}")
-    return int(pair[0]), int(pair[1])
-
-
-def as_count(value: int, name: str, *, least: int = 1) -> int:
-    """A whole number of ``least`` or more, NumPy's kind included, as an int."""
-    if not _is_whole(value):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)  # True and False are ints in Python
-
-
-def check_choice(value: str, name: str, choices: Any) -> None:
-    """Raise a ValueError for a value that isn't one of a Literal's; ``name`` is what the error calls it."""
-    if value not in get_args(choices):
-        raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(get_args(choices))}")
-
-
-def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
-    """How many patches fit, (rows, columns), whose product is N.
-
-    Raises:
-        ValueError: the image isn't a whole number of patches high and wide.
-    """
-    (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
-    if H % P or W % Q:
-        fit = f"{max(H // P, 1) * P}x{max(W // Q, 1) * Q}"
-        raise ValueError(f"image {H}x{W} is not divisible by patch {P}x{Q}: resize to {fit}, or use another patch size")
-    return H // P, W // Q
-
-
 def patchify(images: Tensor, patch_size: Size) -> Tensor:
     """Cut images into patches and flatten each one (the x_p of Eq. 1).
 
@@ -144,6 +102,22 @@ class PatchEmbedding(nn.Module):
         return x.flatten(2).transpose(1, 2)  # (B, N, D)
 
 
+# The rest checks sizes and images, so that an error names the number that is wrong and the way out.
+
+
+def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
+    """How many patches fit, (rows, columns), whose product is N.
+
+    Raises:
+        ValueError: the image isn't a whole number of patches high and wide.
+    """
+    (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
+    if H % P or W % Q:
+        fit = f"{max(H // P, 1) * P}x{max(W // Q, 1) * Q}"
+        raise ValueError(f"image {H}x{W} is not divisible by patch {P}x{Q}: resize to {fit}, or use another patch size")
+    return H // P, W // Q
+
+
 def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) -> None:
     """Raise ValueError or TypeError for images that a model built for these channels and this size can't take."""
     B, C, H, W = _four_axes(images).shape
@@ -167,3 +141,32 @@ def _four_axes(images: Tensor) -> Tensor:
         hint = ": a single image needs a batch axis, images.unsqueeze(0)" if images.ndim == 3 else ""
         raise ValueError(f"images must have shape (B, C, H, W), got {list(images.shape)}{hint}")
     return images
+
+
+def as_pair(size: Size, name: str) -> tuple[int, int]:
+    """``16`` or ``(16, 8)`` as (height, width); ``name`` is what an error calls it."""
+    pair = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2 or not all(_is_whole(n) for n in pair):
+        raise TypeError(f"{name} must be an int or a pair of ints (height, width), got {size!r}")
+    if min(pair) < 1:
+        raise ValueError(f"{name} must be at least 1 pixel on each side, got {size!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def as_count(value: int, name: str, *, least: int = 1) -> int:
+    """A whole number of ``least`` or more, NumPy's kind included, as an int."""
+    if not _is_whole(value):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)  # True and False are ints in Python
+
+
+def check_choice(value: str, name: str, choices: Any) -> None:
+    """Raise a ValueError for a value that isn't one of a Literal's; ``name`` is what the error calls it."""
+    if value not in get_args(choices):
+        raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(get_args(choices))}")

@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Put ``content`` in place of the file, as :func:`replacing` does."""
-    with replacing(path) as file:
+    """Put ``content`` in place of the file, as :func:`atomic_file` does."""
+    with atomic_file(path) as file:
         file.write(content)
 
 
 def check_writable(path: Path) -> None:
-    """Raise now, before the work, the OSError that :func:`replacing` would raise after it; nothing is made."""
+    """Raise now, before the work, the OSError that :func:`atomic_file` would raise after it; nothing is made."""
     _check_place(path)
     try:
         there = next(folder for folder in path.parents if folder.exists())
@@ -28,7 +28,7 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``path`` in one move when the block ends well.
 
     Killed at any moment, the old file or the new one is there; after an error the old one.

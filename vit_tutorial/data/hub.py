@@ -146,7 +146,7 @@ def _from_hub(name: str) -> tuple[Splits, str, str, tuple[str, ...]]:
 
 
 def _from_shards(folder: Path) -> tuple[Splits, str, str, tuple[str, ...]]:
-    """The same of a folder of shards."""
+    """Of a folder of shards: the two splits, the columns of images and labels, the classes."""
     import datasets
 
     test_split = next((name for name in TEST_SPLITS if any(folder.glob(f"{name}*.tar"))), "")

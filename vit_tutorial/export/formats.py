@@ -40,7 +40,7 @@ def pt2(trained: LoadedModel, path: str | os.PathLike[str]) -> None:
     """
     program = _program(trained)
     with _quiet():
-        torch.export.save(program, _ready(path), extra_files={"config": _config(trained)})
+        torch.export.save(program, _with_parents(path), extra_files={"config": _config(trained)})
 
 
 def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = False) -> None:
@@ -62,7 +62,7 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
-    program, path = _program(trained), _ready(path)
+    program, path = _program(trained), _with_parents(path)
     with _quiet():
         torch.onnx.export(
             program,
@@ -111,7 +111,8 @@ def run(path: Path, images: Tensor) -> Tensor:
     return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
-def _ready(path: str | os.PathLike[str]) -> Path:
+def _with_parents(path: str | os.PathLike[str]) -> Path:
+    """The path, whose folder is made if it is missing."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     return Path(path)
 

@@ -14,7 +14,7 @@ class EvaluateOptions:
     """Measure a trained model on labelled images: its accuracy, by class, and what it confuses."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """A folder with a folder of images for each class, called as the model calls it; with splits, one of them:
+    """A folder with a folder of images for each class, named as in the model; of a data set with splits, one of them:
     pets/test."""
 
     weights: Annotated[str, tyro.conf.arg(metavar="NAME")]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 Precision = Literal["fp32", "bf16"]
 Keep = Literal["last", "best"]
@@ -132,10 +132,6 @@ class Recipe:
             if not inside(number):
                 raise ValueError(f"{name} must be {rule}, got {value!r}")
             object.__setattr__(self, name, number)
-
-    def settings(self) -> dict[str, Any]:
-        """The fields as plain values."""
-        return asdict(self)
 
 
 def check_augment(name: str) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data.files import check_writable, replacing, write
+from vit_tutorial.data.files import atomic_file, check_writable, write
 from vit_tutorial.data.text import brief, counted, first_of
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.options.processes import processes
@@ -115,7 +115,7 @@ def _predict_in_several_processes(options: PredictOptions, files: Sequence[str],
 def _join(tables: Sequence[Path], out: Path) -> None:
     """Write the tables one after another into ``out``, and remove them."""
     columns = first_line(out)
-    with replacing(out) as joined:
+    with atomic_file(out) as joined:
         joined.write(columns)
         for table in tables:
             joined.write(table.read_bytes()[len(columns) :])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data.files import replacing
+from vit_tutorial.data.files import atomic_file
 from vit_tutorial.data.text import counted, first_of
 from vit_tutorial.predict.photos import read
 from vit_tutorial.predict.probabilities import best_device, map_batches
@@ -52,6 +52,6 @@ def write_features(out: Path, trained: LoadedModel, files: Sequence[str], batch_
         print(f"skipped: {line}", file=sys.stderr)
     if not rows:
         raise ValueError(f"no photograph can be read: {first_of(skipped)}")
-    with replacing(out) as target:
+    with atomic_file(out) as target:
         np.savez(target, files=np.array(names), features=torch.stack(rows).numpy())
     print(f"{counted(len(rows), 'photograph')}, {len(rows[0])} numbers each: {out}")

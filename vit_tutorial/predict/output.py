@@ -15,7 +15,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
-from vit_tutorial.data.files import replacing
+from vit_tutorial.data.files import atomic_file
 from vit_tutorial.data.text import brief
 from vit_tutorial.predict.probabilities import PhotoPrediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
@@ -62,7 +62,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
         yield print_row
         return
     as_lines = as_csv if out.suffix == ".csv" else as_jsonl
-    with replacing(out) as lines:
+    with atomic_file(out) as lines:
         lines.write(first_line(out))
 
         def write_row(file: str, ranked: Ranked) -> None:

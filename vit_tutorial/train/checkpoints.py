@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ VERSION = 3  # of what a run draws and in which order: another version ends with
 def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.Module) -> Saved:
     """All that decides a run's weights, as plain values: two runs with the same settings are the same run."""
     return {
-        **recipe.settings(),
+        **asdict(recipe),
         "augment": augmentation.name,
         "data": data.name,
         "classes": list(data.classes),

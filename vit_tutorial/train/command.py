@@ -40,12 +40,13 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
         check_free(options.out, options.resume)
         _check_folders(options)
         model, data = _model_and_data(options, recipe.seed)
-        seen = data if options.validation is None else data_sets.hold_out(data, options.validation)
-        recipe = _with_fitting_batch(recipe, options, len(seen.train))
-        _note(_plan(seen, recipe))
+        # With --validation, the test images are left for the report at the end.
+        splits = data if options.validation is None else data_sets.hold_out(data, options.validation)
+        recipe = _with_fitting_batch(recipe, options, len(splits.train))
+        _note(_plan(splits, recipe))
         history = fit(
             model,
-            seen,
+            splits,
             recipe,
             workers=options.workers,
             out=options.out,
@@ -55,7 +56,7 @@ def run(options: TrainOptions, recipe: Recipe) -> None:
         final = final_row(history, recipe.keep)
         _note(
             f"the weights are those after epoch {final['epoch']:.0f} of {recipe.epochs}, the {recipe.keep} one, with a "
-            f"{seen.test_split} accuracy of {final['test_accuracy']:.2%}"
+            f"{splits.test_split} accuracy of {final['test_accuracy']:.2%}"
         )
         _report(model, data, options.out, sum(row["seconds"] for row in history))
 

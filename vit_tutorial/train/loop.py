@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -168,12 +168,11 @@ def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches,
     groups, rates = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
     fused = accelerator.device.type in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-    weights = class_weights(data.train.labels, len(data.classes)) if recipe.class_weights else None
-    weights = None if weights is None else weights.to(accelerator.device)
+    weights = class_weights(data.train.labels, len(data.classes)).to(accelerator.device)
     return Run(
         model=model,
         forward=model,  # until it is prepared, in _epochs
-        class_weights=weights,
+        class_weights=weights if recipe.class_weights else None,
         average=average,
         optimizer=optimizer,
         rates=rates,
@@ -212,7 +211,7 @@ def tracking(accelerator: Accelerator, recipe: Recipe, log_with: Tracker | Gener
         ImportError: its package isn't installed.
     """
     if log_with is not None:
-        accelerator.init_trackers("vit_tutorial", recipe.settings())
+        accelerator.init_trackers("vit_tutorial", asdict(recipe))
         if not accelerator.trackers:
             name = log_with if isinstance(log_with, str) else log_with.name
             raise ImportError(f"{name} is not installed: pip install {name}")
