@@ -190,11 +190,9 @@ def labelled_images(path: str | Path, classes: tuple[str, ...], preprocess: Prep
     """
     folder = Path(path)
     files = _class_folders(folder)
-    if unknown := [name for name in files if name not in classes]:
-        raise ValueError(
-            f"{folder / unknown[0]} is not a class of the model, which has {first_of(classes)}: of a data set with "
-            "splits, name one, such as its folder test"
-        )
+    if other := [name for name in files if name not in classes]:
+        known = first_of(classes)
+        raise ValueError(f"{folder / other[0]} is not a class of the model ({known}): with splits, name one of them")
     images, names, skipped = _read_split(folder, files, classes, preprocess)
     if not names:
         raise ValueError(f"no image in {folder} can be read: {first_of(skipped)}")

@@ -168,11 +168,12 @@ def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches,
     groups, rates = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
     fused = accelerator.device.type in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-    weights = class_weights(data.train.labels, len(data.classes)).to(accelerator.device)
+    weights = class_weights(data.train.labels, len(data.classes)) if recipe.class_weights else None
+    weights = None if weights is None else weights.to(accelerator.device)
     return Run(
         model=model,
         forward=model,  # until it is prepared, in _epochs
-        class_weights=weights if recipe.class_weights else None,
+        class_weights=weights,
         average=average,
         optimizer=optimizer,
         rates=rates,
