@@ -40,20 +40,20 @@ const STORY = [
     spot: ".picker canvas",
     asks: ["[data-spot=pixels]"],
     follow: "patch",
-    text: ({ N, H, W }) =>
+    text: ({ N, H, W, click }) =>
       `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. ` +
-      "Click one: could you name the picture from it?",
+      `${click} one: could you name the picture from it?`,
   },
   {
     station: "embedding",
     spot: "[data-spot=token]",
     asks: [".picker canvas"],
     follow: "patch",
-    text: ({ D, canDraw }) =>
+    text: ({ D, canDraw, click }) =>
       `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
       (canDraw
-        ? "Click two corners that are all black: do their tokens differ?"
-        : "Click others: how much do their tokens differ?"),
+        ? `${click} two corners that are all black: do their tokens differ?`
+        : `${click} others: how much do their tokens differ?`),
   },
   {
     station: "embedding",
@@ -70,12 +70,12 @@ const STORY = [
     spot: "[data-spot=position]",
     asks: [".picker canvas", "[data-spot=z0]"],
     follow: "patch",
-    text: ({ hasPositions, canDraw }) =>
+    text: ({ hasPositions, canDraw, click }) =>
       hasPositions &&
       "The token doesn’t say where its patch was. So a list for its place is added. " +
         (canDraw
-          ? "Click both black corners again: do they differ now?"
-          : "Click other patches: each place has its own."),
+          ? `${click} both black corners again: do they differ now?`
+          : `${click} other patches: each place has its own.`),
   },
   {
     station: "positions",
@@ -172,8 +172,8 @@ const STORY = [
     station: "what-if",
     spot: ".map",
     offers: ["reset", "shuffle"],
-    text: () =>
-      "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
+    text: ({ click }) =>
+      `Now break it: ${click.toLowerCase()} parts of the diagram to cut them. Does the answer survive? ` +
       "Then press Reset, then Shuffle all: patches change places. What is it now?",
   },
   {
