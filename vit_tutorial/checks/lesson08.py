@@ -17,7 +17,6 @@ _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
 _RELEVANCE = "Relevance, with a pencil"
 _HOLDS = "6 · What the weights hold"
-_ORDER = "The order, the identity."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -155,13 +154,13 @@ ROLLOUT = Exercise(
         Mistake(
             name="a rollout without the identity",
             says="The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
-            reread=_ORDER,
+            reread=_ROLLOUT,
             wrong=functools.partial(_rollout, identity=0.0),
         ),
         Mistake(
             name="factors in the wrong order",
             says="A later layer stands on the left: R = A @ R. Yours goes from the last layer to the first.",
-            reread=_ORDER,
+            reread=_ROLLOUT,
             wrong=lambda weights, fusion: _rollout(weights.flip(0), fusion),
         ),
     ),
@@ -219,7 +218,7 @@ RELEVANCE_MATRIX = Exercise(
         Mistake(
             name="gradients in backward order",
             says="Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
-            reread="Reversed gradients.",
+            reread=_RELEVANCE,
             wrong=lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
         ),
         Mistake(

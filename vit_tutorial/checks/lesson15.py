@@ -15,7 +15,6 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import modern
 
 _GATED = "Gate and value exchanged."
-_HALVES = "Neighbours or halves."
 _CLASS = "The class token rotated, too."
 _ROTARY = "2 · Rotary positions, and another resolution"
 _RMS = "RMS norm"
@@ -260,13 +259,13 @@ ROTATE = Exercise(
         Mistake(
             name="neighbours in place of halves",
             says="Number i is paired with number i + d/2 here, not 2i with 2i + 1.",
-            reread=_HALVES,
+            reread=_ROTARY,
             wrong=_rotate_neighbours,
         ),
         Mistake(
             name="halves that come back as neighbours",
             says="Both numbers of a pair go back to their places, i and i + d/2: join the halves with torch.cat.",
-            reread=_HALVES,
+            reread=_ROTARY,
             wrong=_neighbours_out,
         ),
         Mistake(

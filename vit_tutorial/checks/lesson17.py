@@ -18,8 +18,8 @@ from vit_tutorial.variants import words as lesson
 _LOSS = "2 · The loss, with a pencil"
 _FLOOR = "Where it starts, and where it must stop"
 _PROMPTS = "Several prompts"
-_SIGLIP = "SigLIP: every pair its own question"
-_SLIPS = "Four mistakes that raise no error"
+_SIGLIP = "SigLIP"
+_SLIPS = "Two mistakes that raise no error"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from vit_tutorial.variants import tokens as lesson
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
 _BLOCKS = "4 · Attention, some keys at a time"
 _FEWER = "1 · Merge similar tokens"
-_SECONDS = "5 · Operations and seconds"
 
 Pairs = list[tuple[int, int]]
 
@@ -72,7 +71,7 @@ TOKEN_COSTS = pencil(
         "share": Question(
             0.4375,
             "One part grows as T, the other as T².",
-            _SECONDS,
+            _FEWER,
             {0.5: Slip("all operations as T", "The scores and sums grow as T²: a quarter of them is left.")},
         ),
     },
