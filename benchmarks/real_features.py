@@ -19,9 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime  # type: ignore[import-untyped]
 import torch
-import transformers
 from onnx import numpy_helper
 from onnx.utils import extract_model
 from PIL import Image, ImageDraw
@@ -207,37 +205,6 @@ def gradient_map(model: vt.ViT, before: Tensor) -> Tensor:
         (gradient,) = torch.autograd.grad(y.square().sum(), weights)
     heat = (weights.detach() * gradient)[0, :, 0, 1:].clamp(min=0).mean(dim=0)  # (1369,)
     return (heat / heat.max()).unflatten(0, GRID)
-
-
-# ---- The same tokens by three programs ---------------------------------------------------------------------------
-
-
-@torch.inference_mode()
-def after_each_block(model: vt.ViT, image: Tensor) -> Tensor:
-    """Our tokens (13, T, D) for an image (1, 3, H, W): before the first block, and after each."""
-    z = model.embed(image)  # (1, T, D)
-    states = [z]
-    for block in model.blocks:
-        z = block(z)
-        states.append(z)
-    return torch.cat(states)
-
-
-@torch.inference_mode()
-def transformers_after_each_block(folder: Path, image: Tensor) -> Tensor:
-    """The same by the library that publishes DINOv2 for the hub."""
-    model = transformers.Dinov2Model.from_pretrained(folder).eval()
-    return torch.cat(model(image, output_hidden_states=True).hidden_states)
-
-
-def onnx_after_each_block(file: Path, image: Tensor) -> Tensor:
-    """The same by ONNX Runtime, from the published file itself: 224 x 224 pixels."""
-    published = onnx.load(file)
-    first = next(node for node in published.graph.node if node.name == "/backbone/encoder/layer.0/norm1/ReduceMean")
-    names = [first.input[0], *(f"/backbone/encoder/layer.{block}/Add_1_output_0" for block in range(12))]
-    published.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
-    session = onnxruntime.InferenceSession(published.SerializeToString())
-    return torch.from_numpy(np.concatenate(session.run(names, {"input_image": image.numpy()})))
 
 
 # ---- What is stored ------------------------------------------------------------------------------------------------

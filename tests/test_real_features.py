@@ -66,13 +66,13 @@ def test_an_unknown_photograph_is_refused():
         vt.data.real_features("dog")
 
 
-def lesson_function(name):
-    """A function as lesson 09 types it, with what its first cell imports."""
+def lesson_function(name, **more):
+    """A function as lesson 09 types it, with what its first cell imports, and more names."""
     notebook = json.loads((ROOT / "notebooks" / "09_published_weights.ipynb").read_text("utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     definitions = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
     (source,) = [ast.unparse(node) for node in definitions if node.name == name]
-    namespace = {"np": np, "numpy_helper": numpy_helper, "transformers": transformers, "save_file": save_file}
+    namespace = {"np": np, "numpy_helper": numpy_helper, "transformers": transformers, "save_file": save_file} | more
     exec(source, namespace)
     return namespace[name]
 
@@ -116,7 +116,9 @@ def script():
 
 @pytest.fixture(scope="module")
 def published(script, tmp_path_factory):
-    return script.published_folder(vt.data.real_file(), tmp_path_factory.mktemp("published"))
+    folder = tmp_path_factory.mktemp("published") / "dinov2"  # the name that lesson 09 gives it
+    folder.mkdir()
+    return script.published_folder(vt.data.real_file(), folder)
 
 
 @with_wheel
@@ -156,20 +158,20 @@ def test_the_excerpt_is_the_published_file_s(script):
 
 
 @with_wheel
-def test_ours_equals_onnx_runtime_and_transformers_after_every_block(script, published):
-    model, _, preprocess = vt.load(published, image_size=224)
+def test_ours_equals_onnx_runtime_and_transformers_after_every_block(published):
+    preprocess = vt.load(published, image_size=224).preprocess
     with Image.open(vt.data.photograph_file("cat")) as photograph:
         image = preprocess(photograph)  # (1, 3, 224, 224)
-    ours = script.after_each_block(model, image)  # (13, T, D)
-    others = {
-        "ONNX Runtime": script.onnx_after_each_block(vt.data.real_file(), image),
-        "transformers": script.transformers_after_each_block(published, image),
-    }
-    for name, theirs in others.items():
-        assert theirs.shape == ours.shape == (13, 257, 384)
-        for block, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+    modules = {"torch": torch, "vt": vt, "onnx": onnx, "onnxruntime": onnxruntime}
+    compare = lesson_function("three_programs", here=published.parent, file=vt.data.real_file(), **modules)
+    states = list(compare(image))  # for each block (ours, ONNX Runtime's, transformers'), (1, T, D) each
+    assert len(states) == 12
+    for block, (mine, *others) in enumerate(states, start=1):
+        for name, other in zip(("ONNX Runtime", "transformers"), others, strict=True):
+            assert other.shape == mine.shape == (1, 257, 384)
             assert (mine - other).abs().max() < 1e-4 * mine.abs().max(), f"{name}, after block {block}"
-            assert (mine - other).abs().max() < 1e-3 * (mine[1] - mine[2]).abs().max(), f"{name}, after block {block}"
+            step = (states[1][0] - states[0][0]).abs().max()  # what a whole block changes
+            assert (mine - other).abs().max() < 1e-3 * step, f"{name}, after block {block}"
 
 
 @pytest.mark.slow
