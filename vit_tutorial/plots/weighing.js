@@ -10,13 +10,13 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
   Object.assign(plane, { width: 2 * size, height: 2 * size, tabIndex: 0 });
   plane.setAttribute("role", "application");
   plane.setAttribute("aria-label", `${still.alt} Arrow keys move the query.`);
-  plane.style.cssText = `flex: 1 1 240px; min-width: 0; max-width: ${size}px; cursor: grab; touch-action: pan-y`;
+  plane.style.cssText = `flex: 1 1 240px; min-width: 0; max-width: ${size}px; cursor: grab; touch-action: none`;
   const draw = plane.getContext("2d");
   draw.scale(2, 2);
 
   const table = document.createElement("table");
   table.cellPadding = "5";
-  table.style.cssText = "flex: 0 1 auto; align-self: center; font-size: 90%; font-variant-numeric: tabular-nums";
+  table.style.cssText = "white-space: nowrap; align-self: center; font-size: 90%; font-variant-numeric: tabular-nums";
   const titles = ["token", "score", "exp(score)", "weight", ""];
   table
     .insertRow()
@@ -59,7 +59,7 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
       cells[0].textContent = number(scores[n]);
       cells[1].textContent = powers[n] < 1000 ? powers[n].toFixed(2) : powers[n].toExponential(1);
       cells[2].textContent = weights[n].toFixed(3);
-      bar.style.width = `${100 * weights[n]}px`;
+      bar.style.width = `${70 * weights[n]}px`;
     });
     said.value = `query ${written(query)}   weighted mean ${written(mean)}`;
 
