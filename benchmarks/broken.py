@@ -122,13 +122,8 @@ def patch_mistakes(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Na
     def column_by_column(x: Tensor) -> Tensor:
         return vt.patchify(x, 4).unflatten(1, (8, 8)).transpose(1, 2).flatten(1, 2)
 
-    def unmoved(pixels: Tensor) -> Tensor:
-        maps = conv(vt.data.normalise(pixels, prepare))  # (B, D, rows, columns)
-        return from_tokens(model, maps.flatten(2).reshape(len(pixels), 64, -1))
-
     yield "none", 0, embedded(lambda x: vt.patchify(x, 4))
     yield "image.reshape", 0, embedded(lambda x: x.reshape(len(x), 64, 48))
-    yield "maps.flatten(2).reshape", 0, unmoved
     yield "pixel by pixel within a patch", 0, embedded(pixel_by_pixel)
     yield "each patch mirrored", 0, each_mirrored(4)
     yield "each patch upside down", 0, each_mirrored(3)
@@ -299,12 +294,9 @@ def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Name
     with torch.inference_mode():
         ten = hidden(pictures)[1].topk(10, dim=0).indices  # (10, M)
     alike = nn.functional.one_hot(classes[ten], 10).sum(dim=0).amax(dim=1) >= 8  # (M,)
-    class_like, others = alike.nonzero().flatten(), (~alike).nonzero().flatten()
+    class_like = alike.nonzero().flatten()
     yield "none", 0, without(class_like[:0])
     yield f"the {len(class_like)} class-like units", 0, without(class_like)
-    for draw in range(3):
-        order = torch.randperm(len(others), generator=torch.Generator().manual_seed(draw))
-        yield f"{len(class_like)} others", draw, without(others[order[: len(class_like)]])
     for draw in range(3):
         order = torch.randperm(len(alike), generator=torch.Generator().manual_seed(draw))
         for block in range(len(model.blocks)):
