@@ -1,34 +1,26 @@
 """The book: its sources, its checker, and, after ``make book``, the built pages."""
 
-import importlib.util
 import json
 import re
-import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import build
+import check
+import glossary
+import module_pages
 import pytest
-from browser import CHROMIUM, browser_only
+from browser import browser_only
 
 import vit_tutorial as vt
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "book" / "html"
 PAGES = ("index.html", "notebooks/02_embeddings.html", "api/attention.html")
-
-
-def module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "book" / f"{name}.py")
-    sys.modules[name] = found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-check = module("check")
-build = module("build")  # imports check
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +33,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "files", lambda name: folder)
-        build.stage(folder / "source")
+        build.write_sources(folder / "source")
     return folder / "source"
 
 
@@ -55,7 +47,7 @@ def test_every_lesson_exercise_and_teaching_page_is_in_the_book(source: Path) ->
 
 
 def test_every_module_and_public_name_is_in_the_reference(source: Path) -> None:
-    modules = set(build.modules())
+    modules = set(module_pages.modules())
     reference = (source / "api" / "index.md").read_text(encoding="utf-8")
     names, _, table = reference.partition("## The modules")
     functions = {name for name in vt.__all__ if not isinstance(getattr(vt, name), ModuleType)}
@@ -79,7 +71,7 @@ def test_the_first_use_of_a_term_leads_to_its_row_of_the_glossary(source: Path) 
 def test_only_prose_is_linked() -> None:
     text = "# Softmax\n`softmax` and $softmax$, ```softmax```, [softmax](a.md), Softmax, softmax, batch norms"
     cell = SimpleNamespace(cell_type="markdown", source=text)
-    build.link_terms([cell], "03")
+    glossary.link_terms([cell], "03")
     link = r'<a class="term" href="../glossary.html#softmax" title="[^"]+">(\w+)</a>'
     plain, links = re.subn(link, r"\1", cell.source)
     assert (plain, links) == (text, 1)  # batch norm is introduced later, and isn't a batch
@@ -108,34 +100,33 @@ def test_the_checker_finds_faults(fault: str, tmp_path: Path) -> None:
     assert check.problems(tmp_path) == [f"index.html: {line}" for line in FAULTS[fault]]
 
 
+built_book = pytest.mark.skipif(not (SITE / "search.html").exists(), reason="no built book: make book")
+
+
 @pytest.mark.slow
 @browser_only
-@pytest.mark.skipif(not (SITE / "search.html").exists(), reason="no built book: make book")
+@built_book
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_built_book_in_a_browser(scheme: str) -> None:
+def test_the_built_book_in_a_browser(scheme: str, chromium: Any) -> None:
     """axe-core finds nothing serious, formulas are set, the search answers: from the file system, without a network."""
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
 
     asked: list[str] = []
     errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1300, "height": 1000}, color_scheme=scheme)
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        for name in PAGES:
-            page.goto((SITE / name).as_uri(), wait_until="load")
-            if page.locator("div.math").count():
-                page.wait_for_selector("div.math mjx-container svg")
-            # While the theme fades in, colours are those of neither scheme.
-            page.wait_for_function("!document.getAnimations().some(a => a.playState === 'running')")
-            found = Axe().run(page).response["violations"]
-            assert not [violation for violation in found if violation["impact"] in ("serious", "critical")], name
-        page.goto((SITE / "search.html").as_uri() + "?q=softmax")
-        page.wait_for_selector("#search-results li a")
-        assert "Attention" in page.inner_text("#search-results")
-        browser.close()
+    page = chromium.new_page(viewport={"width": 1300, "height": 1000}, color_scheme=scheme)
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    for name in PAGES:
+        page.goto((SITE / name).as_uri(), wait_until="load")
+        if page.locator("div.math").count():
+            page.wait_for_selector("div.math mjx-container svg")
+        # While the theme fades in, colours are those of neither scheme.
+        page.wait_for_function("!document.getAnimations().some(a => a.playState === 'running')")
+        found = Axe().run(page).response["violations"]
+        assert not [violation for violation in found if violation["impact"] in ("serious", "critical")], name
+    page.goto((SITE / "search.html").as_uri() + "?q=softmax")
+    page.wait_for_selector("#search-results li a")
+    assert "Attention" in page.inner_text("#search-results")
     assert errors == []
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
@@ -150,47 +141,37 @@ SHAPES = """
 
 @pytest.mark.slow
 @browser_only
-@pytest.mark.skipif(not SITE.exists(), reason="no built book: make book")
+@built_book
 @pytest.mark.parametrize("width", [390, 768, 1440])
-def test_every_figure_keeps_its_shape(width: int) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        shapes = []
-        for lesson in sorted((SITE / "notebooks").glob("*.html")):
-            page.goto(lesson.as_uri(), wait_until="load")
-            page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true })")
-            shapes += [(lesson.name, *shape) for shape in page.evaluate(SHAPES)]
-        browser.close()
+def test_every_figure_keeps_its_shape(width: int, chromium: Any) -> None:
+    page = chromium.new_page(viewport={"width": width, "height": 900})
+    shapes = []
+    for lesson in sorted((SITE / "notebooks").glob("*.html")):
+        page.goto(lesson.as_uri(), wait_until="load")
+        page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true })")
+        shapes += [(lesson.name, *shape) for shape in page.evaluate(SHAPES)]
     assert len(shapes) > 60
     assert [shape for shape in shapes if not 0.98 < shape[-1] < 1.02] == []
 
 
 @pytest.mark.slow
 @browser_only
-@pytest.mark.skipif(not SITE.exists(), reason="no built book: make book")
-def test_a_search_shows_prose_and_no_tex() -> None:
-    from playwright.sync_api import sync_playwright
-
+@built_book
+def test_a_search_shows_prose_and_no_tex(chromium: Any) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=SITE))
     Thread(target=server.serve_forever, daemon=True).start()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=GELU")
-        page.wait_for_selector("#search-results .context")
-        page.wait_for_function("document.querySelectorAll('#search-results .context').length > 3")
-        extracts = page.inner_text("#search-results")
-        browser.close()
+    page = chromium.new_page()
+    page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=GELU")
+    page.wait_for_selector("#search-results .context")
+    page.wait_for_function("document.querySelectorAll('#search-results .context').length > 3")
+    extracts = page.inner_text("#search-results")
     server.shutdown()
     assert "GELU" in extracts
     assert not re.search(r"\\[(\[a-z]", extracts)
 
 
-def test_the_live_page_s_doors_lead_to_pages_of_the_book(source: Path) -> None:
-    for address in build.DOORS.values():
+def test_the_live_page_s_last_stop_leads_to_pages_of_the_book(source: Path) -> None:
+    for address in build.AFTER_THE_TOUR.values():
         page = source / address.replace("_static/", "static/").removesuffix(".html")
         assert [*page.parent.glob(f"{page.name}.*")], address
 

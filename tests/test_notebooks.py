@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from lessons import FOLDED, minutes
+from lessons import FOLDED, add_badges, minutes
 from nbval.plugin import get_sanitize_patterns
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,6 +143,18 @@ def test_the_stated_reading_time_is_right(lesson: Path) -> None:
     assert re.search(row, (ROOT / "README.md").read_text("utf-8")), "README's table has another time"
     assert abs(stated - measured) <= max(0.1 * measured, 2.5), f"{stated} minutes are stated, it takes {measured:.0f}"
     assert measured <= MOST_MINUTES, "cut it, or split it at a named break"
+
+
+def test_a_second_repository_s_badges_replace_those_of_the_first() -> None:
+    notebook = nbformat.read(LESSONS[1], as_version=4)
+    before = notebook.cells[0].source
+    for url in ("https://github.com/they/old", "https://github.com/you/vit.git"):
+        add_badges(notebook, "01_patches", url)
+    title, badges, rest = notebook.cells[0].source.split("\n\n", 2)
+    assert f"{title}\n\n{rest}" == before
+    colab, book = re.findall(r"\]\((.+?)\)", badges)
+    assert colab == "https://colab.research.google.com/github/you/vit/blob/main/notebooks/01_patches.ipynb"
+    assert book == "https://you.github.io/vit/notebooks/01_patches.html"
 
 
 def sanitised(text: str) -> str:

@@ -1,11 +1,12 @@
-"""Run the lessons, or run them and keep their outputs.
+"""Run the lessons, keep their outputs, measure their reading time, link them to Colab and the book.
 
 python tools/lessons.py run               every lesson: name, seconds, ok or the failing cell with its traceback
-python tools/lessons.py run 01 03         those whose names begin so
-python tools/lessons.py refresh 01        run it, and write the outputs into the notebook if every cell passed
+python tools/lessons.py run 01 03         lessons whose file names begin with 01 or 03
+python tools/lessons.py refresh 01        run lesson 01, and write the outputs into the notebook if every cell passed
 python tools/lessons.py minutes           how long each lesson takes to read
+python tools/lessons.py badges URL        links to Colab and to the book, for the repository on GitHub with that address
 
-With --solutions it is about the exercises' solved sources instead.
+With --solutions, run and refresh take the solved exercises in place of the lessons.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 from nbclient import NotebookClient
@@ -23,6 +25,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 SOLUTIONS, EXERCISES = NOTEBOOKS / "solutions", NOTEBOOKS / "exercises"
 SECONDS_PER_CELL = 300
+GITHUB = "https://github.com/"
 FOLDED = "hide-input"  # the author's tag for a cell whose source is folded
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -102,29 +105,61 @@ def minutes(notebook: nbformat.NotebookNode) -> float:
     return words / WORDS_PER_MINUTE + (figures * SECONDS_PER_FIGURE + lines * SECONDS_PER_LINE) / 60
 
 
+def add_badges(notebook: nbformat.NotebookNode, name: str, url: str) -> None:
+    """Put links to Colab and to the book below a lesson's title, in place of those that may stand there.
+
+    Args:
+        notebook: the lesson, which is changed.
+        name: its file's name without the ending.
+        url: the repository's address, https://github.com/OWNER/NAME; its book is at https://OWNER.github.io/NAME.
+    """
+    owner, repository = urlsplit(url).path.strip("/").removesuffix(".git").split("/")
+    colab = f"https://colab.research.google.com/github/{owner}/{repository}/blob/main/notebooks/{name}.ipynb"
+    book = f"https://{owner}.github.io/{repository}/notebooks/{name}.html"
+    title, *rest = notebook.cells[0].source.split("\n\n")
+    rest = [paragraph for paragraph in rest if not paragraph.startswith("[Open in Colab]")]
+    notebook.cells[0].source = "\n\n".join([title, f"[Open in Colab]({colab}) · [In the book]({book})", *rest])
+
+
+def write_badges(url: str) -> None:
+    for path in find([]):
+        notebook = nbformat.read(path, as_version=4)
+        add_badges(notebook, path.stem, url)
+        save(notebook, path)
+
+
+def run(path: Path, *, refresh: bool) -> bool:
+    """Run a notebook, print how it went, and keep its outputs if that is wished and every cell passed."""
+    start = time.perf_counter()
+    notebook, error = execute(path)
+    status = f"FAILED in {error}" if error else "ok"
+    print(f"{path.stem:<28}{time.perf_counter() - start:6.1f} s  {status}", flush=True)
+    if refresh and not error:
+        save(notebook, path)
+    return not error
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "refresh", "minutes"))
-    parser.add_argument("lessons", nargs="*", help="beginnings of file names, as in 01; none means all")
+    parser.add_argument("command", choices=("run", "refresh", "minutes", "badges"))
+    parser.add_argument("names", nargs="*", help="beginnings of file names, such as 01 (none: all lessons); or the URL")
     parser.add_argument("--solutions", action="store_const", const=SOLUTIONS, default=NOTEBOOKS, dest="folder")
     arguments = parser.parse_args()
+    if arguments.command == "badges":
+        if len(arguments.names) != 1 or not arguments.names[0].startswith(GITHUB):
+            parser.error(f"badges needs the repository's address, such as {GITHUB}you/vit_tutorial")
+        write_badges(arguments.names[0])
+        return 0
     try:
-        paths = find(arguments.lessons, arguments.folder)
+        paths = find(arguments.names, arguments.folder)
     except ValueError as error:
         parser.error(str(error))
-    failures = 0
-    for path in paths:
-        if arguments.command == "minutes":
+    if arguments.command == "minutes":
+        for path in paths:
             print(f"{path.stem:<28}{minutes(nbformat.read(path, as_version=4)):4.0f} minutes")
-            continue
-        start = time.perf_counter()
-        notebook, error = execute(path)
-        status = f"FAILED in {error}" if error else "ok"
-        print(f"{path.stem:<28}{time.perf_counter() - start:6.1f} s  {status}", flush=True)
-        failures += bool(error)
-        if arguments.command == "refresh" and not error:
-            save(notebook, path)
-    return int(failures > 0)
+        return 0
+    passed = [run(path, refresh=arguments.command == "refresh") for path in paths]
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":
