@@ -161,7 +161,7 @@ VARIANTS = {
         f"modern: {name}": ModernViT(ModernConfig(**SHAPE | parts))
         for name, parts in {
             "nothing new": {},
-            "distilled": {"pool": "distilled"},
+            "distilled": {"class_tokens": 2},
             "rotary": {"rotary": Rotary(), "position": "none"},
             "rotary by index, registers": {"rotary": Rotary("index", 10_000.0, (3, 4), 1.0), "registers": 2},
             "position bias": {"position": "none", "position_bias": True},
@@ -170,7 +170,7 @@ VARIANTS = {
             "norm before the projection": {"attention_norm": True, "norm": "rms"},
             "registers": {"registers": 3, "pool": "cls+mean"},
             "gated": {"gated": True, "mlp_norm": True, "k_bias": False},
-            "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2},
+            "attention pooling": {"pool": "attention", "class_tokens": 0, "pool_heads": 2},
             "attention pooling of all": {"pool": "attention", "pool_prefix": True, "registers": 1},
             **ARCHITECTURES,
         }.items()

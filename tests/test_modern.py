@@ -32,9 +32,9 @@ PARTS = {  # one at a time, and together
     "rms": {"norm": "rms", "qk_norm": True},
     "attention norm": {"attention_norm": True},
     "mean and its norm": {"pool": "mean", "pool_norm": True, "final_norm": False},
-    "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2},
+    "attention pooling": {"pool": "attention", "class_tokens": 0, "pool_heads": 2},
     "both": {"pool": "cls+mean"},
-    "DeiT's second token": {"pool": "distilled"},
+    "DeiT's second token": {"class_tokens": 2},
     "rotary": {"position": "none", "rotary": Rotary()},
     "rotary by index": {"rotary": Rotary("index", 10_000.0, (2, 3), 1.0), "registers": 1},
     "position bias": {"position": "none", "position_bias": True},
@@ -208,11 +208,13 @@ def test_meta_builds_without_memory_and_a_state_dict_fills_it():
         ({"pool": "max"}, ["pool", "max", "attention"]),
         ({"norm": "batch"}, ["norm", "batch"]),
         ({"registers": -1}, ["registers", "-1"]),
-        ({"class_token": False}, ["pool='cls'", "class_token=True"]),
-        ({"class_token": False, "pool": "cls+mean"}, ["pool='cls+mean'"]),
+        ({"class_tokens": 0}, ["pool='cls'", "class_tokens=1"]),
+        ({"class_tokens": -1}, ["class_tokens", "-1"]),
+        ({"class_tokens": 2, "position": "none"}, ["several class tokens", "'none'"]),
+        ({"class_tokens": 0, "pool": "cls+mean"}, ["pool='cls+mean'"]),
         ({"rotary": Rotary(), "dim": 24}, ["divisible by 4", "24 / 4"]),
         ({"position_bias": True, "registers": 1}, ["position_bias"]),
-        ({"position_bias": True, "class_token": False, "pool": "mean"}, ["position_bias"]),
+        ({"position_bias": True, "class_tokens": 0, "pool": "mean"}, ["position_bias"]),
         ({"pool": "attention", "pool_heads": 5}, ["pool_heads 5"]),
         ({"dim": 30}, ["dim 30", "num_heads 4"]),
         ({"image_size": 30}, ["30x30"]),
@@ -228,7 +230,7 @@ def test_registers_are_counted(refuses):
         tiny(registers=1.5)
 
 
-@pytest.mark.parametrize("name", ["qkv_bias", "class_token", "gated"])
+@pytest.mark.parametrize("name", ["qkv_bias", "pre_norm", "gated"])
 def test_a_switch_is_true_or_false(name, refuses):
     with refuses(TypeError, f"{name} must be True or False", "'no'"):
         tiny(**{name: "no"})

@@ -89,7 +89,7 @@ def attention_png(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> byte
     for prediction in seen:  # one by one: the maps of all layers and heads are many times as large as the image
         maps = model.attention_maps(prediction.image.to(device))  # {layer: (1, h, T, T)}
         prefix = model.config.prefix_tokens
-        if isinstance(model.config, ModernConfig) and not model.config.class_token:  # registers lie nowhere
+        if isinstance(model.config, ModernConfig) and not model.config.class_tokens:  # registers lie nowhere
             maps, prefix = {layer: weights[..., prefix:, prefix:] for layer, weights in maps.items()}, 0
         by_head = explain.class_attention(maps, model.config.grid, prefix_tokens=prefix)
         heat.append(by_head.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)

@@ -61,19 +61,19 @@ class ModernEmbeddings(Embeddings):
     """Eq. 1, then the registers, then a norm: images (B, C, H, W) -> (B, T, D)."""
 
     def __init__(self, config: ModernConfig) -> None:
-        is_distilled = config.pool == "distilled"
         super().__init__(
             config.image_size,
             config.patch_size,
             config.in_channels,
             config.dim,
-            position="none" if is_distilled else config.position,
+            position=config.position,
             dropout=config.dropout,
-            class_token=config.class_token and not is_distilled,
+            class_token=config.class_tokens > 0,
         )
-        if is_distilled:
-            self.cls_token = nn.Parameter(torch.zeros(1, 2, config.dim))
-            self.position = nn.Parameter(nn.init.normal_(torch.empty(1, config.num_tokens, config.dim), std=0.02))
+        if config.class_tokens > 1:  # Eq. 1 has one: more of them, with a position each
+            tokens = config.num_tokens - config.registers
+            self.cls_token = nn.Parameter(torch.zeros(1, config.class_tokens, config.dim))
+            self.position = nn.Parameter(nn.init.normal_(torch.empty(1, tokens, config.dim), std=0.02))
         if config.pre_norm:
             self.patches.proj.register_parameter("bias", None)
         self.class_tokens = config.class_tokens
@@ -299,14 +299,13 @@ class ModernViT(ViT):
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
         patches = z if self.config.pool_prefix else z[:, self.config.prefix_tokens :]  # (B, N, D)
+        class_tokens = z[:, : self.config.class_tokens].flatten(1)  # (B, D) of one, (B, 2 D) of DeiT's two
         if self.config.pool == "cls":
-            y = z[:, 0]  # (B, D)
+            y = class_tokens
         elif self.config.pool == "mean":
             y = patches.mean(dim=1)  # (B, D)
         elif self.config.pool == "cls+mean":
-            y = torch.cat([z[:, 0], patches.mean(dim=1)], dim=1)  # (B, 2 D)
-        elif self.config.pool == "distilled":
-            y = z[:, :2].flatten(1)  # (B, 2 D), the two class tokens end to end
+            y = torch.cat([class_tokens, patches.mean(dim=1)], dim=1)  # (B, 2 D)
         else:  # "attention"
             y = cast(AttentionPool, self.pool)(patches)  # (B, D)
         return self.head(self.pool_norm(y))  # (B, K), Eq. 4

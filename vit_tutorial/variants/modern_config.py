@@ -14,7 +14,7 @@ from vit_tutorial.patches import as_count, check_choice
 from vit_tutorial.vit import ViTConfig, check_switches
 
 Activation = Literal["exact", "tanh", "quick"]
-Pooling = Literal["cls", "mean", "cls+mean", "attention", "distilled"]
+Pooling = Literal["cls", "mean", "cls+mean", "attention"]
 Norm = Literal["layer", "rms"]
 Coordinates = Literal["centred", "index"]
 
@@ -68,10 +68,9 @@ class ModernConfig(ViTConfig):
     """
 
     gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
-    # "attention": a learned query attends to all patches (SigLIP's MAP head); "distilled": DeiT's second class token
-    # (arXiv 2012.12877), and a head on both
+    # "cls" reads all class tokens, end to end; "attention": a learned query attends to all patches (SigLIP's MAP head)
     pool: Pooling = "cls"  # type: ignore[assignment]
-    class_token: bool = True
+    class_tokens: int = 1  # 0 for none, 2 for DeiT's, whose second one learned from a teacher (arXiv 2012.12877)
     registers: int = 0  # tokens without a place or a task, after the class token (arXiv 2309.16588)
     pre_norm: bool = False  # a norm before the first block; the patch embedding has no bias then (CLIP)
     norm: Norm = "layer"  # or "rms", without mean and bias (arXiv 1910.07467)
@@ -100,15 +99,16 @@ class ModernConfig(ViTConfig):
             object.__setattr__(self, name, getattr(plain, name))
         if isinstance(self.rotary, dict):  # as JSON has it
             object.__setattr__(self, "rotary", Rotary(**self.rotary))
-        object.__setattr__(self, "registers", as_count(self.registers, "registers", least=0))
-        if not self.class_token and self.pool in ("cls", "cls+mean", "distilled"):
-            raise ValueError(f"pool={self.pool!r} reads the class token: class_token=True, or pool='mean'")
-        if self.pool == "distilled" and self.position != "learned":
-            raise ValueError(f"DeiT's second class token has a learned position: position='learned', {self.position!r}")
+        for name in ("class_tokens", "registers"):
+            object.__setattr__(self, name, as_count(getattr(self, name), name, least=0))
+        if self.class_tokens == 0 and self.pool in ("cls", "cls+mean"):
+            raise ValueError(f"pool={self.pool!r} reads the class token: class_tokens=1, or pool='mean'")
+        if self.class_tokens > 1 and self.position != "learned":
+            raise ValueError(f"several class tokens have learned positions: position='learned', not {self.position!r}")
         if self.rotary is not None and self.head_dim % 4:
             raise ValueError(f"rotary positions need D / h divisible by 4, got {self.dim} / {self.num_heads}")
-        if self.position_bias and (not self.class_token or self.registers):
-            raise ValueError("position_bias is for a class token and patches (BEiT's): class_token=True, registers=0")
+        if self.position_bias and self.prefix_tokens != 1:
+            raise ValueError("position_bias is for one class token and patches (BEiT's): class_tokens=1, registers=0")
         heads = self.num_heads if self.pool_heads is None else self.pool_heads
         if self.pool == "attention" and (heads < 1 or self.dim % heads):
             raise ValueError(f"dim {self.dim} is not divisible by pool_heads {heads}: change one of them")
@@ -119,19 +119,15 @@ class ModernConfig(ViTConfig):
         return self.dim // self.num_heads
 
     @property
-    def class_tokens(self) -> int:
-        """The class token, and DeiT's second one."""
-        return 2 if self.pool == "distilled" else int(self.class_token)
-
-    @property
     def prefix_tokens(self) -> int:
         """Tokens before the patches: class tokens and registers."""
         return self.class_tokens + self.registers
 
     @property
     def head_width(self) -> int:
-        """The width of what the head reads: D, or 2 D for two tokens, or one and the mean."""
-        return 2 * self.dim if self.pool in ("cls+mean", "distilled") else self.dim
+        """The width of what the head reads: D for each class token, D for a mean or an attention pool."""
+        vectors = {"cls": self.class_tokens, "cls+mean": self.class_tokens + 1}.get(self.pool, 1)
+        return vectors * self.dim
 
 
 # The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.
@@ -147,7 +143,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         pool_norm=True,
     ),
     "clip": dict(pre_norm=True, gelu="quick", norm_eps=1e-5),
-    "siglip": dict(class_token=False, pool="attention", gelu="tanh"),
+    "siglip": dict(class_tokens=0, pool="attention", gelu="tanh"),
     "eva02": dict(
         rotary=Rotary("index", 10_000.0, (16, 16)),
         k_bias=False,

@@ -25,7 +25,6 @@ from vit_tutorial.weights.tables import State, Table
 
 IN_EVERY_VIT = ("blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight", "blocks.0.mlp.fc2.weight")
 SWITCHES = {  # a field of ModernConfig: the tensor that shows it
-    "class_token": "embed.cls_token",
     "pre_norm": "embed.norm.weight",
     "qk_norm": "blocks.0.attention.q_norm.weight",
     "attention_norm": "blocks.0.attention.norm.weight",
@@ -140,6 +139,7 @@ def shape_facts(ours: State) -> dict[str, Any]:
         "qkv_bias": no_k_bias or "blocks.0.attention.qkv.bias" in ours,
         "k_bias": not no_k_bias,
         "position": "learned" if "embed.position" in ours else "none",
+        "class_tokens": ours["embed.cls_token"].shape[1] if "embed.cls_token" in ours else 0,
         "registers": ours["embed.registers"].shape[1] if "embed.registers" in ours else 0,
         "norm": "layer" if "blocks.0.norm1.bias" in ours else "rms",
         "layer_scale": 1e-5 if "blocks.0.scale1.gamma" in ours else None,
@@ -153,9 +153,8 @@ def _pooling(ours: State, D: int) -> str:
         return "attention"
     if "embed.cls_token" not in ours or "pool_norm.weight" in ours:
         return "mean"
-    if ours["embed.cls_token"].shape[1] == 2:
-        return "distilled"
-    if "head.weight" in ours and ours["head.weight"].shape[1] == 2 * D:
+    class_tokens = ours["embed.cls_token"].shape[1]
+    if "head.weight" in ours and ours["head.weight"].shape[1] == (class_tokens + 1) * D:
         return "cls+mean"
     return "cls"
 
@@ -198,7 +197,7 @@ def config_of(facts: Mapping[str, Any]) -> ViTConfig:
     if config.pool not in ("cls", "mean") or config.gelu == "quick":
         return config
     plain = {field.name: getattr(config, field.name) for field in fields(ViTConfig)}
-    same = ModernConfig(**plain, class_token=config.pool == "cls")  # the plain config's mean has no class token
+    same = ModernConfig(**plain, class_tokens=int(config.pool == "cls"))  # the plain config's mean has no class token
     return ViTConfig(**plain) if config == same else config
 
 
@@ -208,7 +207,7 @@ def _with_whole_head(ours: State, config: ViTConfig) -> State:
         return ours
     weight = ours["head.weight"]  # (K, D) or (K, 2 D)
     bias = ours.get("head.bias", weight.new_zeros(len(weight)))  # (K,)
-    if isinstance(config, ModernConfig) and config.pool == "distilled" and weight.shape[1] == config.dim:
+    if isinstance(config, ModernConfig) and config.class_tokens == 2 and weight.shape[1] == config.dim:
         weight = torch.cat([weight, torch.zeros_like(weight)], dim=1)  # (K, 2 D)
     return {**ours, "head.weight": weight, "head.bias": bias}
 

@@ -151,8 +151,6 @@ def describe(model: nn.Module) -> LibraryModel:
         raise ValueError(f"timm's {type(model).__name__} isn't a Vision Transformer that pools by {list(POOLS)}")
     (H, W), (P, Q) = embed.img_size, embed.patch_size
     facts: dict[str, Any] = {"image_size": (H - H % P, W - W % Q), "pool": POOLS[pool]}
-    if hasattr(theirs, "dist_token"):
-        facts["pool"] = "distilled"
     if pool == "map":
         facts["pool_heads"] = theirs.attn_pool.num_heads
     if pool != "token":
