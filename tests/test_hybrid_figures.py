@@ -40,8 +40,8 @@ def test_a_series_keeps_its_colour_in_every_panel():
 
 
 def test_a_panel_that_is_left_over_is_empty():
-    figure = plots.runs_by_number(PANELS | {"three": PANELS["two"]}, columns=2)
-    assert [ax.axison for ax in figure.axes] == [True, True, True, False]
+    figure = plots.runs_by_number(PANELS | {name: PANELS["two"] for name in ("three", "four", "five")})
+    assert [ax.axison for ax in figure.axes] == [True] * 5 + [False] * 3
 
 
 def test_slopes_have_a_dot_for_each_run_and_a_line_from_mean_to_mean():

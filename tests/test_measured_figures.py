@@ -33,8 +33,8 @@ def test_right_answers_is_the_mean_of_the_draws_with_their_range() -> None:
     assert ax.get_xlim() == (0, 200)
 
 
-def test_shares_add_up_to_a_hundred_and_keep_their_colours() -> None:
-    (ax,) = plots.shares({"one": {"a": 1, "b": 3}, "two": {"a": 0, "b": 2, "c": 2}}).axes
+def test_stacked_bars_add_up_to_a_hundred_and_keep_their_colours() -> None:
+    (ax,) = plots.stacked_bars({"one": {"a": 1, "b": 3}, "two": {"a": 0, "b": 2, "c": 2}}).axes
     bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]  # type: ignore[attr-defined]
     assert bars == [(0, 25), (25, 75), (0, 0), (0, 50), (50, 50)]
     assert ax.patches[1].get_facecolor() == ax.patches[3].get_facecolor() != ax.patches[0].get_facecolor()

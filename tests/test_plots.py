@@ -93,8 +93,6 @@ def test_heatmaps_share_a_scale() -> None:
     assert {image.get_clim() for ax in figure.axes[:2] for image in ax.get_images()} == {(-10, 10)}
     plain = plots.heatmaps([a, b])
     assert {image.get_clim() for ax in plain.axes[:2] for image in ax.get_images()} == {(-10, 5)}
-    (image,) = plots.heatmaps([np.eye(3)], first=-1).axes[0].get_images()
-    assert image.get_extent() == [-1.5, 1.5, 1.5, -1.5]
 
 
 def test_matrices_writes_the_numbers() -> None:

@@ -6,37 +6,32 @@ a slider, :func:`show_attention`, :func:`show_matches` and :func:`show_clicks` p
 :func:`show_weighing` a query to drag.
 """
 
+from vit_tutorial.plots.curves import curves, law_curves, loss_curves, runs_by_number, slopes
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
-from vit_tutorial.plots.encoder import stream_answers
-from vit_tutorial.plots.figures import (
-    confusion,
-    curves,
+from vit_tutorial.plots.interactive import show_attention, show_clicks, show_matches
+from vit_tutorial.plots.matrices import confusion, groups, heatmaps, matrices, percent_table, position_maps
+from vit_tutorial.plots.measured import (
+    costs_of_bits,
     dots,
-    five_steps,
-    groups,
-    heatmaps,
-    matrices,
+    hits_and_differences,
+    intervals,
+    right_answers,
+    stacked_bars,
+)
+from vit_tutorial.plots.picture_and_chart import answers_to, few_bits, five_steps, patch_cost, stream_answers
+from vit_tutorial.plots.pictures import (
+    light_maps,
+    mosaic,
     overlays,
     patch_grid,
     pictures,
-    steps,
     token_row,
+    unit_pictures,
 )
-from vit_tutorial.plots.grid import position_maps
-from vit_tutorial.plots.hybrid import pipelines, runs_by_number, slopes
-from vit_tutorial.plots.interactive import show_attention, show_clicks, show_matches
-from vit_tutorial.plots.measured import hits_and_differences, intervals, loss_curves, right_answers, shares
-from vit_tutorial.plots.mlp import unit_pictures
-from vit_tutorial.plots.patch_sizes import patch_cost
-from vit_tutorial.plots.positions import answers_to, arrows
-from vit_tutorial.plots.scaling import law_curves
-from vit_tutorial.plots.seeing import light_maps
-from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
+from vit_tutorial.plots.schemes import arrows, pipelines, rounding, steps, two_towers
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
-from vit_tutorial.plots.tokens import mosaic
 from vit_tutorial.plots.weighing import show_weighing
-from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
     "CYCLE",
@@ -64,14 +59,13 @@ __all__ = [
     "overlays",
     "patch_cost",
     "patch_grid",
+    "percent_table",
     "pictures",
     "pipelines",
     "position_maps",
     "right_answers",
     "rounding",
     "runs_by_number",
-    "share_table",
-    "shares",
     "show",
     "show_attention",
     "show_clicks",
@@ -79,6 +73,7 @@ __all__ = [
     "show_slider",
     "show_weighing",
     "slopes",
+    "stacked_bars",
     "steps",
     "stream_answers",
     "tensor_map",

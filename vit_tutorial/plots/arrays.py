@@ -59,8 +59,10 @@ def overlay(picture: Array, weights: Array) -> Array:
     return np.moveaxis(mixed, -1, 0)
 
 
-def draw_grid(ax: Axes, size: tuple[int, int], patch: tuple[int, int], width: float = 0.9) -> None:
-    """White lines between the patches of an image of ``size``."""
-    style = {"color": "white", "linewidth": width}
+def draw_grid(
+    ax: Axes, size: tuple[int, int], patch: tuple[int, int], width: float = 0.9, colour: str = "white"
+) -> None:
+    """Lines between the patches of an image of ``size``, both (height, width) in pixels."""
+    style = {"color": colour, "linewidth": width}
     ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
     ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]

@@ -1,15 +1,16 @@
-"""Figures of measurements: right answers, means with their intervals, and what a whole is made of."""
+"""Measurements, a row or a bar for each: right answers, means with their intervals, what a whole is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
-from vit_tutorial.plots.style import CYCLE, PALETTE, styled
+from vit_tutorial.plots.arrays import as_array
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 MARKERS = ("o", "s", "D", "^", "v")
 
@@ -76,6 +77,43 @@ def intervals(
 
 
 @styled
+def dots(
+    values: Mapping[str, Sequence[float]],
+    *,
+    xlabel: str = "",
+    interval: tuple[float, float] | None = None,
+    label: str = "",
+) -> Figure:
+    """Repeated measurements: a row for each name, a dot for each value, a bar at their median.
+
+    Args:
+        values: {label: the values of its runs}; equal ones are drawn above each other.
+        xlabel: with its unit.
+        interval: a range to shade, from the first number to the second.
+        label: what the range is.
+    """
+    figure = Figure(figsize=(7.5, 0.5 * len(values) + (1.3 if label else 1.0)), layout="constrained")
+    ax = figure.add_subplot()
+    if interval:
+        ax.axvspan(*interval, color="#EEEEEE", label=label, zorder=0)
+    for row, runs in enumerate(values.values()):
+        counts: dict[float, int] = {}
+        for value in map(float, runs):
+            ax.plot(value, row - 0.13 * counts.get(value, 0), "o", color=PALETTE["query"], alpha=0.85, markersize=7)
+            counts[value] = counts.get(value, 0) + 1
+        ax.vlines(
+            float(np.median(as_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1
+        )
+    ax.set_yticks(range(len(values)), list(values))
+    ax.set(xlabel=xlabel, ylim=(len(values) - 0.4, -0.75))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    if label:
+        figure.legend(loc="outside upper right", fontsize=10)
+    return figure
+
+
+@styled
 def hits_and_differences(
     hits: Mapping[str, int], differences: Mapping[str, float], *, total: int, bound: float
 ) -> Figure:
@@ -106,7 +144,33 @@ def hits_and_differences(
 
 
 @styled
-def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
+def costs_of_bits(panels: Mapping[str, Mapping[str, Mapping[int, tuple[float, float]]]]) -> Figure:
+    """Accuracy lost with fewer bits, with intervals: a panel for each model, a line for each way of rounding.
+
+    Args:
+        panels: {model: {way: {bits: (difference in points, half of its interval)}}}.
+    """
+    figure = Figure(figsize=(WIDTH * 0.9, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for ax, (title, ways) in zip(axes, panels.items(), strict=True):
+        for index, (name, by_bits) in enumerate(ways.items()):
+            bits = np.array(list(by_bits))
+            mean, half = np.array(list(by_bits.values())).T
+            x = bits + 0.09 * (index - (len(ways) - 1) / 2)
+            label = name if ax is axes[0] else "_"
+            ax.errorbar(x, mean, yerr=half, marker="osD^"[index], color=CYCLE[index], label=label, markersize=5)
+        ax.axhline(0, color=PALETTE["muted"], linewidth=1.0, zorder=0)
+        ax.set(title=title, xlabel="bits", xticks=bits)
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.invert_xaxis()
+        ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+    axes[0].set_ylabel("accuracy against float32 (points)")
+    figure.legend(loc="outside upper center", ncols=4, fontsize=10)
+    return figure
+
+
+@styled
+def stacked_bars(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
     """What each whole is made of: a bar from 0 to 100 % for each, parts in the same order and colour.
 
     Args:
@@ -126,29 +190,7 @@ def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
     handles = [Patch(color=CYCLE[index]) for index in range(len(parts))]
     figure.legend(handles, parts, loc="outside upper center", ncols=3, fontsize=10)
     ax.set_yticks(range(len(wholes)), list(wholes))
-    ax.set(xlim=(0, 100), ylim=(len(wholes) - 0.5, -0.5), xlabel="share (%)")
+    ax.set(xlim=(0, 100), ylim=(len(wholes) - 0.5, -0.5), xlabel="of the whole (%)")
     ax.tick_params(axis="y", length=0)
     ax.spines[:].set_visible(False)
-    return figure
-
-
-@styled
-def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing: float, xlabel: str = "step") -> Figure:
-    """Losses of one run over its steps, on an axis from 0 to ``most`` that is the same for every run.
-
-    Args:
-        steps: (n,).
-        losses: {label: (n,)}, in nats.
-        most: top of the axis; what lies above is cut off.
-        guessing: the loss of guessing, log K: a dotted line.
-        xlabel: what is counted along the axis.
-    """
-    figure = Figure(figsize=(7.5, 2.8), layout="constrained")
-    ax = figure.add_subplot()
-    for (name, values), dash in zip(losses.items(), ["-", "--", "-."], strict=False):
-        ax.plot(steps, values, dash, label=name)
-    ax.axhline(guessing, color=PALETTE["muted"], linestyle=":", linewidth=1.5)
-    ax.set(xlabel=xlabel, ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
-    ax.grid(color="#E5E5E5", linewidth=0.8)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
