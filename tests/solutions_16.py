@@ -13,8 +13,8 @@ NUMBERS = {
     "enlarged": 30720,
     "iou": 0.5,
     "miou": 0.45,
-    "all ground": 0.08,
-    "share": 0.125,
+    "all background": 0.08,
+    "fraction": 0.125,
     "last block": 0,
 }
 
@@ -34,27 +34,27 @@ def grid_by_view(tokens, grid, prefix_tokens):
     return tokens[:, prefix_tokens:].transpose(1, 2).reshape(B, D, grid[0], grid[1])
 
 
-def shares_by_one_hot(targets, num_classes, grid):
+def fractions_by_one_hot(targets, num_classes, grid):
     one_hot = F.one_hot(targets, num_classes).movedim(-1, 1).float()
     return F.adaptive_avg_pool2d(one_hot, grid)
 
 
-def shares_by_numpy(targets, num_classes, grid):
+def fractions_by_numpy(targets, num_classes, grid):
     B, H, W = targets.shape
     cut = targets.numpy().reshape(B, grid[0], H // grid[0], grid[1], W // grid[1])
     return np.stack([(cut == k).mean(axis=(2, 4)) for k in range(num_classes)], axis=1)
 
 
-def shares_by_loop(targets, num_classes, grid):
+def fractions_by_loop(targets, num_classes, grid):
     B, H, W = targets.shape
     h, w = H // grid[0], W // grid[1]
-    shares = torch.zeros(B, num_classes, *grid)
+    fractions = torch.zeros(B, num_classes, *grid)
     for r in range(grid[0]):
         for c in range(grid[1]):
             patch = targets[:, r * h : (r + 1) * h, c * w : (c + 1) * w].flatten(1)
             for k in range(num_classes):
-                shares[:, k, r, c] = (patch == k).sum(dim=1) / (h * w)
-    return shares
+                fractions[:, k, r, c] = (patch == k).sum(dim=1) / (h * w)
+    return fractions
 
 
 def iou_by_loop(predicted, targets, num_classes):
@@ -84,7 +84,7 @@ def segment_by_double(logits, size):
 RIGHT = {
     "dense_numbers": (lambda: NUMBERS,),
     "token_grid": (grid_by_unflatten, grid_by_loop),
-    "class_shares": (shares_by_one_hot, shares_by_numpy),
+    "class_fractions": (fractions_by_one_hot, fractions_by_numpy),
     "mean_iou": (iou_by_loop, iou_by_one_hot),
     "segment": (segment_by_interpolate, segment_by_double),
 }
@@ -109,9 +109,9 @@ WRONG = {
         Wrong("no gradient", lambda z, *rest: grid_by_view(z.detach(), *rest), "gradient"),
         Wrong("class token left in", lambda z, g, p: grid_by_view(z[:, : z.shape[1] - p], g, 0), ""),
     ],
-    "class_shares": [
-        Wrong("in percent", changed(shares_by_one_hot, lambda x: 100 * x), "100 times the right one"),
-        Wrong("without the ground", lambda t, K, g: shares_by_loop(t, K, g)[:, 1:], "shape"),
+    "class_fractions": [
+        Wrong("in percent", changed(fractions_by_one_hot, lambda x: 100 * x), "100 times the right one"),
+        Wrong("without the background", lambda t, K, g: fractions_by_loop(t, K, g)[:, 1:], "shape"),
     ],
     "mean_iou": [
         Wrong("only true classes", lambda p, t, K: iou_by_loop(torch.where(torch.isin(p, t), p, 0), t, K), "is 0.5"),

@@ -41,17 +41,17 @@ def test_tokens_that_do_not_fit_say_what_would():
         dense.token_grid(torch.zeros(2, 7, 5), (2, 3), prefix_tokens=0)
 
 
-def test_shares_of_the_classes_in_each_patch():
+def test_fractions_of_the_classes_in_each_patch():
     targets = torch.zeros(2, 4, 6, dtype=torch.long)
     targets[0, :2, :2] = 2
     targets[1, 3, 5] = 1
-    shares = dense.class_shares(targets, 3, (2, 3))
-    assert shares.shape == (2, 3, 2, 3)
-    assert torch.allclose(shares.sum(dim=1), torch.ones(2, 2, 3))
-    assert shares[0, 2, 0, 0] == 1
-    assert shares[1, 1, 1, 2] == 0.25
+    fractions = dense.class_fractions(targets, 3, (2, 3))
+    assert fractions.shape == (2, 3, 2, 3)
+    assert torch.allclose(fractions.sum(dim=1), torch.ones(2, 2, 3))
+    assert fractions[0, 2, 0, 0] == 1
+    assert fractions[1, 1, 1, 2] == 0.25
     with pytest.raises(ValueError, match="4 x 6 pixels"):
-        dense.class_shares(targets, 3, (3, 3))
+        dense.class_fractions(targets, 3, (3, 3))
 
 
 def test_head_learns_where_a_linear_head_can():
@@ -73,7 +73,7 @@ def test_a_hidden_layer_learns_what_no_line_separates():
     pixels = targets.repeat_interleave(2, 1).repeat_interleave(2, 2)  # (40, 4, 6)
     rights = {}
     for hidden in (0, 16):
-        head = dense.fit_head(features, pixels, 2, hidden=hidden, ground_weight=1.0, steps=200, rate=0.02)
+        head = dense.fit_head(features, pixels, 2, hidden=hidden, background_weight=1.0, steps=200, rate=0.02)
         rights[hidden] = (head(features).argmax(dim=1) == targets).float().mean().item()
     assert rights[16] == 1 > 0.8 > rights[0]
 
@@ -86,7 +86,7 @@ def test_iou_agrees_with_sklearn():
     assert np.allclose(dense.iou(counts), expected)
     assert dense.mean_iou(counts) == pytest.approx(expected.mean())
     where = jaccard_score((targets > 0).flatten(), (predicted > 0).flatten())
-    assert dense.figure_iou(counts) == pytest.approx(where)
+    assert dense.foreground_iou(counts) == pytest.approx(where)
 
 
 def test_iou_by_hand_and_classes_that_are_not_there():

@@ -276,11 +276,11 @@ def masks_of(*pictures):
 MASKS = masks_of("..##.. .###.. ...... #.....", "...... ...... .....# ....##")  # (2, 4, 6): patches of 2 x 2 on GRID
 
 
-def test_share_of_each_patch_by_hand():
+def test_fraction_of_each_patch_by_hand():
     expected = [[[0.25, 1, 0], [0.25, 0, 0]], [[0, 0, 0], [0, 0, 0.75]]]
-    assert explain.mask_share(MASKS, GRID).tolist() == expected
-    assert torch.equal(explain.mask_share(MASKS, (4, 6)), MASKS.float())
-    assert_close(explain.mask_share(MASKS, (1, 2)), torch.tensor([[[4 / 12, 2 / 12]], [[0, 3 / 12]]]))
+    assert explain.mask_fraction(MASKS, GRID).tolist() == expected
+    assert torch.equal(explain.mask_fraction(MASKS, (4, 6)), MASKS.float())
+    assert_close(explain.mask_fraction(MASKS, (1, 2)), torch.tensor([[[4 / 12, 2 / 12]], [[0, 3 / 12]]]))
 
 
 def test_a_peak_is_inside_if_half_of_its_patch_is():

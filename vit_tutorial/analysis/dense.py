@@ -1,6 +1,6 @@
 """Lesson 16: what each patch knows: masks, maps and matches from the patch tokens of a frozen model.
 
-B images of (H, W) pixels, a grid of (rows, columns) = N patches, K classes of a mask, class 0 the ground.
+B images of (H, W) pixels, a grid of (rows, columns) = N patches, K classes of a mask, class 0 the background.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1) -> Tensor:
     return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, rows, columns)  # (B, D, rows, columns)
 
 
-def class_shares(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
+def class_fractions(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
     """How much of each patch each class covers: (B, H, W) int64 -> (B, K, rows, columns), which sums to 1 over K.
 
     Raises:
@@ -95,31 +95,31 @@ def fit_head(
     num_classes: int,
     *,
     hidden: int = 0,
-    ground_weight: float = 0.25,
+    background_weight: float = 0.25,
     steps: int = 300,
     rate: float = 6e-2,
     seed: int = 0,
 ) -> PatchHead:
     """A head on frozen features, trained to say how much of each patch each class covers.
 
-    The loss is the weighted cross-entropy between a patch's logits and :func:`class_shares`: what its
+    The loss is the weighted cross-entropy between a patch's logits and :func:`class_fractions`: what its
     pixels would give if they had the patch's logits. AdamW, 32 scenes a batch, a rate falling to 0.
 
     Args:
         features: (B, D, rows, columns), from :func:`token_grid`.
         targets: (B, H, W) int64, the class of each pixel.
-        num_classes: K, the ground included.
+        num_classes: K, the background included.
         hidden: units of a hidden layer; 0 for a linear head.
-        ground_weight: how much a pixel of the ground (class 0) counts; one of the others counts 1.
+        background_weight: how much a pixel of the background (class 0) counts; one of the others counts 1.
         steps: of the optimiser.
         rate: at the first step.
         seed: of the batches, and of a hidden layer's first weights.
     """
     grid = features.shape[2], features.shape[3]
-    shares = class_shares(targets, num_classes, grid)  # (B, K, rows, columns)
+    fractions = class_fractions(targets, num_classes, grid)  # (B, K, rows, columns)
     weight = torch.ones(num_classes)
-    weight[0] = ground_weight
-    shares = shares * weight[:, None, None]
+    weight[0] = background_weight
+    fractions = fractions * weight[:, None, None]
     mean, std = features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -129,7 +129,7 @@ def fit_head(
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
         batch = torch.randint(len(features), (32,), generator=generator)
-        loss = -(shares[batch] * head(features[batch]).log_softmax(dim=1)).sum(dim=1).mean()
+        loss = -(fractions[batch] * head(features[batch]).log_softmax(dim=1)).sum(dim=1).mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -174,8 +174,8 @@ def mean_iou(counts: Tensor) -> float:
     return iou(counts).nanmean().item()
 
 
-def figure_iou(counts: Tensor) -> float:
-    """The IoU of everything that isn't ground, whatever its class: where, without what."""
+def foreground_iou(counts: Tensor) -> float:
+    """The IoU of everything that isn't background, whatever its class: where, without what."""
     both = counts[1:, 1:].sum()
     return (both / (counts.sum() - counts[0, 0])).item()
 

@@ -195,10 +195,10 @@ def position_similarity(position: Tensor, *, prefix_tokens: int = 1) -> Tensor:
 # ------------------------------------------------------------------------------------ does a map find the target?
 
 
-def mask_share(masks: Tensor, grid: Grid) -> Tensor:
-    """The share of each patch's pixels that lie in the mask: (B, H, W) bool -> (B, rows, columns), float32.
+def mask_fraction(masks: Tensor, grid: Grid) -> Tensor:
+    """The fraction of each patch's pixels that lie in the mask: (B, H, W) bool -> (B, rows, columns), float32.
 
-    As a map it scores the best that a grid can: ``peak_inside(mask_share(masks, grid), masks)`` is a ceiling.
+    As a map it scores the best that a grid can: ``peak_inside(mask_fraction(masks, grid), masks)`` is a ceiling.
     Raises TypeError for masks that aren't bool, ValueError for another rank, or a grid that doesn't divide H and W.
     """
     if masks.dtype != torch.bool:
@@ -223,7 +223,7 @@ def peak_inside(maps: Tensor, masks: Tensor) -> Tensor:
     Raises:
         ValueError, TypeError: maps or masks that are not like that.
     """
-    inside = _share_for(maps, masks) >= 0.5
+    inside = _fraction_for(maps, masks) >= 0.5
     peak = maps == maps.amax(dim=(1, 2), keepdim=True)  # (B, rows, columns)
     return ((peak & inside).sum(dim=(1, 2)) / peak.sum(dim=(1, 2))).to(maps.dtype)
 
@@ -276,15 +276,15 @@ def _on_grid(maps: Maps, grid: Grid, prefix_tokens: int) -> Tensor:
     return weights
 
 
-def _share_for(maps: Tensor, masks: Tensor) -> Tensor:
-    """:func:`mask_share` on the maps' grid, in their dtype, once both are seen to be fit for a score."""
+def _fraction_for(maps: Tensor, masks: Tensor) -> Tensor:
+    """:func:`mask_fraction` on the maps' grid, in their dtype, once both are seen to be fit for a score."""
     if not maps.is_floating_point():
         raise TypeError(f"maps must be floating point, got {maps.dtype}: maps.float()")
     if maps.ndim != 3 or len(maps) != len(masks):
         got = f"{tuple(maps.shape)} and {tuple(masks.shape)}"
         raise ValueError(f"maps (B, rows, columns) and masks (B, H, W) must agree in B, got {got}")
-    share = mask_share(masks, (maps.shape[1], maps.shape[2]))  # (B, rows, columns)
+    fraction = mask_fraction(masks, (maps.shape[1], maps.shape[2]))  # (B, rows, columns)
     empty = ~masks.flatten(1).any(dim=1)  # (B,)
     if empty.any():
         raise ValueError(f"masks {empty.nonzero().flatten().tolist()} are empty: score only images with a target")
-    return share.to(maps.dtype)
+    return fraction.to(maps.dtype)

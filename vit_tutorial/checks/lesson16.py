@@ -66,13 +66,13 @@ DENSE_NUMBERS = pencil(
             _SCORE,
             {0.675: Slip("the class with an IoU of 0 left out", "It is in the masks, so it counts.")},
         ),
-        "all ground": Question(
+        "all background": Question(
             0.08,
             "One class has some overlap, the others have none.",
             _SCORE,
             {0.8: Slip("pixel accuracy", "Nine classes have an IoU of 0, and the mean is over all ten.")},
         ),
-        "share": Question(0.125, "Pixels of the figure, divided by the patch's pixels."),
+        "fraction": Question(0.125, "Pixels of the class, divided by the patch's pixels."),
         "last block": Question(0, "What reads these tokens after the last block?"),
     },
 )
@@ -119,20 +119,20 @@ TOKEN_GRID = Exercise(
 )
 
 
-# ---- Shares ------------------------------------------------------------------------------------------------------
+# ---- Fractions ---------------------------------------------------------------------------------------------------
 
 
-def _shares(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+def _fractions(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
     patch = targets.shape[1] // grid[0], targets.shape[2] // grid[1]
     return torch.stack([F.avg_pool2d((targets == k).float(), patch) for k in range(num_classes)], dim=1)
 
 
 def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
-    winner = _shares(targets, num_classes, grid).argmax(dim=1)
+    winner = _fractions(targets, num_classes, grid).argmax(dim=1)
     return F.one_hot(winner, num_classes).movedim(-1, 1).float()
 
 
-def _share_cases() -> list[Case]:
+def _fraction_cases() -> list[Case]:
     cases = []
     for B, H, W, K, rows, columns in [(2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (1, 4, 6, 5, 2, 3)]:
         targets = torch.randint(0, K, (B, H, W), generator=torch.Generator().manual_seed(B))
@@ -142,17 +142,17 @@ def _share_cases() -> list[Case]:
     return [*cases, Case("some classes in no picture", (missing, 5, (2, 3)))]
 
 
-CLASS_SHARES = Exercise(
-    name="class_shares",
+CLASS_FRACTIONS = Exercise(
+    name="class_fractions",
     lesson="16",
     points=4,
-    right=_shares,
-    cases=_share_cases,
-    forbidden=(lesson.class_shares,),
+    right=_fractions,
+    cases=_fraction_cases,
+    forbidden=(lesson.class_fractions,),
     mistakes=(
         Mistake(
             name="the most frequent class of each patch",
-            says="A patch on an edge belongs to two classes. Keep both shares: they sum to 1.",
+            says="A patch on an edge belongs to two classes. Keep both fractions: they sum to 1.",
             reread=_HEAD,
             wrong=_most_frequent,
         ),
@@ -192,7 +192,7 @@ def _iou_cases() -> list[Case]:
     return [
         *cases,
         Case("class 3 in neither mask, class 1 in the predicted one alone", (predicted, targets, 5)),
-        Case("all ground", (torch.zeros_like(targets), targets, 5)),
+        Case("all background", (torch.zeros_like(targets), targets, 5)),
     ]
 
 
@@ -206,7 +206,7 @@ MEAN_IOU = Exercise(
     mistakes=(
         Mistake(
             name="pixel accuracy",
-            says="That is the share of right pixels. IoU is computed for each class, and their mean taken.",
+            says="That is the fraction of right pixels. IoU is computed for each class, and their mean taken.",
             reread=_SCORE,
             wrong=lambda predicted, targets, num_classes: (predicted == targets).float().mean(),
         ),
