@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial.variants import tokens
-from vit_tutorial.variants.tokens import Choose, FewerTokens
+from vit_tutorial.variants.tokens import FewerTokens, Reduction
 
 HERE = Path(__file__).parent
 ACCURACY, TUNED, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_tuned", "_speed"))
@@ -44,10 +44,10 @@ BATCH, SHIFT = 64, 24  # SHIFT in pixels, three patches
 
 def drop_similar(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
     """ToMe's choice, but the token that would be merged into its partner is dropped."""
-    to = tokens.merge_similar(q, k, r, protected)  # (B, T)
-    gone = (to[:, ::2, None] == to[:, None, 1::2]).any(dim=-1)  # (B, even)
-    to[:, ::2][gone] = -1
-    return to
+    destination = tokens.merge_similar(q, k, r, protected)  # (B, T)
+    gone = (destination[:, ::2, None] == destination[:, None, 1::2]).any(dim=-1)  # (B, even)
+    destination[:, ::2][gone] = -1
+    return destination
 
 
 def drop_random(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
@@ -63,7 +63,7 @@ def spread(side: int) -> Tensor:
     return order.flatten()  # (side * side,)
 
 
-def fixed(order: Tensor) -> Choose:
+def fixed(order: Tensor) -> Reduction:
     """Drop the same places in all images, the last ones of an order (N,) first."""
 
     def choose(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
@@ -74,7 +74,7 @@ def fixed(order: Tensor) -> Choose:
 
 
 AWAY = ((torch.arange(8) - 3.5) ** 2)[:, None] + (torch.arange(8) - 3.5) ** 2  # from the centre, squared
-WAYS: dict[str, tuple[Choose, int]] = {  # which tokens go, and how often it is drawn
+WAYS: dict[str, tuple[Reduction, int]] = {  # which tokens go, and how often it is drawn
     "merge similar": (tokens.merge_similar, 1),
     "drop similar": (drop_similar, 1),
     "drop least attended": (tokens.drop_least_attended, 1),

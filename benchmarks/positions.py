@@ -31,7 +31,7 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial.data.augment import Affine
 from vit_tutorial.train import schedule
-from vit_tutorial.variants.positions import Kind, Place, PositionViT
+from vit_tutorial.variants.positions import Kind, Place, PositionConfig, PositionViT
 
 CSV = Path(__file__).with_suffix(".csv")
 FRAMED = Path(__file__).with_name("positions_framed.csv")
@@ -89,7 +89,7 @@ def longer() -> None:
 def untrained(task: Task, kind: Kind | CNN, place: Place) -> nn.Module:
     if kind == "CNN":
         return cnn()
-    return PositionViT(config_of(task), kind, place)
+    return PositionViT(PositionConfig(**vars(config_of(task)), kind=kind, place=place))
 
 
 def run(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, seed: int, split: str) -> list[object]:

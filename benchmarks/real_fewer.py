@@ -49,8 +49,8 @@ def merge_neighbours(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
     distance = torch.cdist(PLACES[left], PLACES[left])  # (n, n)
     distance[:, ~stays] = torch.inf
     place = stays.cumsum(dim=0) - 1  # (n,), of each patch that stays
-    to = place[distance.argmin(dim=1)] + protected  # its own place, or the nearest one's
-    return torch.cat([torch.arange(protected), to]).expand(len(k), -1)
+    destination = place[distance.argmin(dim=1)] + protected  # its own place, or the nearest one's
+    return torch.cat([torch.arange(protected), destination]).expand(len(k), -1)
 
 
 WAYS = {

@@ -17,7 +17,7 @@ import vit_tutorial as vt
 from vit_tutorial import data
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants import hybrid, modern
-from vit_tutorial.variants.positions import PositionViT
+from vit_tutorial.variants.positions import PositionConfig, PositionViT
 from vit_tutorial.weights import checkpoint
 
 NAMES = ("digits", "shapes")
@@ -136,7 +136,7 @@ class Doubled(vt.ViT):
 
 
 UNSAVABLE = {
-    "positions of lesson 11": lambda: PositionViT(SMALL, "2d"),
+    "positions of lesson 11": lambda: PositionViT(PositionConfig(**vars(SMALL), kind="2d")),
     "a forward of its own": lambda: Doubled(SMALL),
     "another stem": lambda: changed(
         lambda m: setattr(m.embed, "patches", hybrid.HybridEmbed(torch.nn.Conv2d(1, 4, 4, 4), 8, 1, 1, 16))

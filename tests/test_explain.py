@@ -16,7 +16,7 @@ from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.analysis import explain
 from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
-from vit_tutorial.variants.positions import Kind, Place, PositionViT
+from vit_tutorial.variants.positions import Kind, Place, PositionConfig, PositionViT
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 double = partial(torch.randn, dtype=torch.float64)
@@ -152,11 +152,13 @@ VARIANTS = {
     "mean": ViT(replace(TINY, pool="mean")),
     "hybrid": HybridViT(HybridConfig(**vars(TINY), stem=ConvStem(((6, 3, 2), (8, 3, 2))))),
     **{
-        f"positions: {kind}, {place}": PositionViT(TINY, kind, place)
+        f"positions: {kind}, {place}": PositionViT(PositionConfig(**vars(TINY), kind=kind, place=place))
         for kind, place in product(get_args(Kind), get_args(Place))
         if (kind, place) != ("relative", "once") and (kind != "none" or place == "once")
     },
-    "relative, mean": PositionViT(replace(TINY, pool="mean"), "relative", "every layer"),
+    "relative, mean": PositionViT(
+        PositionConfig(**vars(replace(TINY, pool="mean")), kind="relative", place="every layer")
+    ),
     **{
         f"modern: {name}": ModernViT(ModernConfig(**SHAPE | parts))
         for name, parts in {

@@ -40,7 +40,7 @@ def test_a_series_keeps_its_colour_in_every_panel():
 
 
 def test_a_panel_that_is_left_over_is_empty():
-    figure = plots.runs_by_number(PANELS | {name: PANELS["two"] for name in ("three", "four", "five")})
+    figure = plots.runs_by_number(PANELS | dict.fromkeys(("three", "four", "five"), PANELS["two"]))
     assert [ax.axison for ax in figure.axes] == [True] * 5 + [False] * 3
 
 

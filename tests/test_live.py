@@ -134,7 +134,7 @@ def test_refuses_too_few_pictures_or_titles_and_weights_that_are_not_numbers(ref
 def test_refuses_what_is_no_plain_vit(refuses):
     """A page of a subclass would show another model's answers: its script has the plain forward pass alone."""
     model, pictures = model_of(), pictures_of(model_of(), 2)
-    variant = positions.PositionViT(model.config, "2d")
+    variant = positions.PositionViT(positions.PositionConfig(**vars(model.config), kind="2d"))
     with refuses(TypeError, "plain ViT", "PositionViT"):
         live.page(variant, pictures)
     model.blocks[1].mlp.gelu = torch.nn.ReLU()

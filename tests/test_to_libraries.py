@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import weights
 from vit_tutorial.variants import modern
-from vit_tutorial.variants.positions import PositionViT
+from vit_tutorial.variants.positions import PositionConfig, PositionViT
 from vit_tutorial.weights import convert, timm_models, torchvision_models, transformers_models
 
 PLAIN = vt.ViTConfig(image_size=32, patch_size=8, num_classes=3, dim=32, depth=2, num_heads=2, mlp_dim=40)
@@ -137,4 +137,4 @@ def test_a_model_that_it_does_not_fit_into(refuses):
 def test_models_with_parts_of_their_own(refuses):
     for there in (weights.to_timm, weights.to_torchvision, weights.to_huggingface):
         with refuses(TypeError, "PositionViT"):
-            there(PositionViT(PLAIN, "2d"))
+            there(PositionViT(PositionConfig(**vars(PLAIN), kind="2d")))

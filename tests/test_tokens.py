@@ -87,10 +87,10 @@ def matched_by_loop(keys, r, protected):
 @pytest.mark.parametrize(("T", "r"), [(9, 3), (8, 3), (17, 0), (17, 7)])
 def test_the_matching_is_the_loops(T, r, protected):
     keys = normal(4, T, 3, seed=T + r)
-    to = tokens.bipartite_matching(keys, r, protected)
-    assert to.tolist() == [matched_by_loop(one, r, protected) for one in keys]
-    assert (to[:, :protected] == torch.arange(protected)).all()
-    assert (to.amax(dim=1) == T - r - 1).all()
+    destination = tokens.bipartite_matching(keys, r, protected)
+    assert destination.tolist() == [matched_by_loop(one, r, protected) for one in keys]
+    assert (destination[:, :protected] == torch.arange(protected)).all()
+    assert (destination.amax(dim=1) == T - r - 1).all()
 
 
 def test_no_more_pairs_than_there_are(refuses):

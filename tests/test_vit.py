@@ -17,7 +17,7 @@ from torchvision.models.feature_extraction import create_feature_extractor
 
 from vit_tutorial import Embeddings, EncoderBlock, MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
-from vit_tutorial.variants.positions import PositionViT
+from vit_tutorial.variants.positions import PositionConfig
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
@@ -376,7 +376,7 @@ def test_other_embeddings_and_blocks_take_the_place_of_its_own():
 @pytest.mark.parametrize("count", [count_parameters, count_macs])
 def test_the_formulas_refuse_another_config(refuses, count):
     with refuses(TypeError, "plain ViTConfig", "PositionConfig"):
-        count(PositionViT(TINY, "2d").config)
+        count(PositionConfig(**vars(TINY), kind="2d"))
 
 
 def test_torch_fx_traces_the_model():

@@ -161,7 +161,13 @@ class BiasedAttention(MultiHeadSelfAttention):
 
 @dataclass(frozen=True)
 class PositionConfig(ViTConfig):
-    """A :class:`ViTConfig` and its kind of positions; ``position`` itself is "none".
+    """A :class:`ViTConfig` with another kind of positions: ``PositionConfig(**vars(config), kind="2d")``.
+
+    Args:
+        kind: "none", "1d", "2d", "sincos" or "relative"; the plain config's ``position`` becomes "none".
+        place: "once" adds positions before the first block, "every layer" before each block its own, "every layer,
+            shared" before each block the same. Relative biases are part of attention, so they are in every layer: one
+            for each, or one for all.
 
     Raises:
         ValueError: an unknown kind or place, kind "none" in every layer, or kind "relative" once.
@@ -171,6 +177,7 @@ class PositionConfig(ViTConfig):
     place: Place = "once"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "position", "none")  # else the embedding would add its own, too
         super().__post_init__()
         check_choice(self.kind, "kind", Kind)
         check_choice(self.place, "place", Place)
@@ -214,40 +221,25 @@ class PositionBlock(EncoderBlock):
 
 
 class PositionViT(ViT):
-    """A ViT with one of five kinds of positions, in one of three places.
+    """A ViT with one of five kinds of positions, in one of three places: images (B, C, H, W) -> logits (B, K).
 
-    Args:
-        config: a plain one; its ``position`` is not used. Its dropout acts before positions are added.
-        kind: "none", "1d", "2d", "sincos" or "relative".
-        place: "once" adds positions before the first block, "every layer" before each block its own, "every layer,
-            shared" before each block the same. Relative biases are part of attention, so they are in every layer: one
-            for each, or one for all.
-
-    Raises:
-        ValueError: what :class:`PositionConfig` refuses.
-        TypeError: the config of a variant, whose parts would be left out.
+    Dropout acts before positions are added.
     """
 
     config: PositionConfig
 
-    def __init__(self, config: ViTConfig, kind: Kind = "1d", place: Place = "once") -> None:
-        if type(config) is not ViTConfig:
-            raise TypeError(
-                f"PositionViT extends a plain ViTConfig, got a {type(config).__name__}: give that, and kind and place "
-                "as arguments"
-            )
-        config = PositionConfig(**vars(config) | {"position": "none", "kind": kind, "place": place})
+    def __init__(self, config: PositionConfig) -> None:
         sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
         embed = PositionEmbeddings(
             *sizes, position="none", dropout=config.dropout, class_token=config.prefix_tokens == 1
         )
         super().__init__(config, embed=embed, blocks=encoder_blocks(config, PositionBlock))
-        if kind == "none":
+        if config.kind == "none":
             return
-        if place == "once":
+        if config.place == "once":
             embed.grid_position = _positions(config)
             return
-        positions = [_positions(config) for _ in range(config.depth if place == "every layer" else 1)]
+        positions = [_positions(config) for _ in range(config.depth if config.place == "every layer" else 1)]
         for layer, block in enumerate(cast("list[PositionBlock]", self.blocks)):
             position = positions[layer % len(positions)]
             if isinstance(position, RelativeBias):

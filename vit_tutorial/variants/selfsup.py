@@ -110,34 +110,17 @@ class MaskedViT(nn.Module):
 
     Args:
         config: of the encoder; its head is left out. Pooling "cls" or "mean".
-        mask_ratio: the fraction of the patches that are corrupted, in (0, 1); the paper takes half.
-        mean, std: what normalises the encoder's images, a number per channel, 0.5 by default; the targets are not
-            normalised.
     """
 
-    mean: Tensor
-    std: Tensor
-
-    def __init__(
-        self,
-        config: ViTConfig,
-        *,
-        mask_ratio: float = 0.5,
-        mean: tuple[float, ...] | None = None,
-        std: tuple[float, ...] | None = None,
-    ) -> None:
+    def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.mask_ratio = mask_ratio
         self.encoder = ViT(replace(config, num_classes=0))
         self.mask_token = nn.Parameter(torch.zeros(config.dim))
         self.predict = nn.Linear(config.dim, LEVELS**config.in_channels)
-        half = (0.5,) * config.in_channels
-        self.register_buffer("mean", torch.tensor(mean or half).reshape(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std or half).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
-        chosen = random_mask(len(images), N, self.mask_ratio, images.device)  # (B, N)
+        chosen = random_mask(len(images), N, 0.5, images.device)  # (B, N), half of them, as the paper has it
         target = colour_classes(mean_colours(images, self.encoder.config.patch_size))  # (B, N)
         logits = self.predict_patches(images, chosen)  # (B, N, 512)
         return F.cross_entropy(logits[chosen], target[chosen])
@@ -145,7 +128,7 @@ class MaskedViT(nn.Module):
     def predict_patches(self, images: Tensor, chosen: Tensor) -> Tensor:
         """The logits of every patch, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, 512)."""
         embed, prefix = cast(Embeddings, self.encoder.embed), self.encoder.config.prefix_tokens
-        tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
+        tokens = embed.patches((images - 0.5) / 0.5)  # (B, N, D), from pixels in [-1, 1]
         front, patches = add_positions(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
         return self.predict(self.encoder.norm(z)[:, prefix:])  # (B, N, 512)
@@ -167,11 +150,11 @@ def restore(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
     return torch.where(hidden[..., None], mask_token.to(visible.dtype), tokens)  # (B, N, D)
 
 
-def normalised_patches(patches: Tensor, eps: float = 1e-6) -> Tensor:
+def normalised_patches(patches: Tensor) -> Tensor:
     """Each patch less its mean, over its standard deviation, MAE's better target: (B, N, C*P*P) -> the same shape."""
     mean = patches.mean(dim=-1, keepdim=True)  # (B, N, 1)
     variance = patches.var(dim=-1, keepdim=True)  # (B, N, 1)
-    return (patches - mean) / (variance + eps).sqrt()
+    return (patches - mean) / (variance + 1e-6).sqrt()  # a patch of one colour has no variance
 
 
 class MaskedAutoencoder(nn.Module):

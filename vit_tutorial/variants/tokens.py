@@ -1,7 +1,7 @@
 """Lesson 19: fewer tokens: attention in blocks of keys; tokens merged (ToMe, arXiv 2210.09461) or dropped on the way.
 
-T tokens before a step and T - r after it. ``to`` (B, T) says where each token goes: its place among the T - r, or -1
-for a token that is dropped. The first ``protected`` tokens (the class token) stay, and stay in front.
+T tokens before a step and T - r after it. ``destination`` (B, T) says where each token goes: its place among the T - r,
+or -1 for a token that is dropped. The first ``protected`` tokens (the class token) stay, and stay in front.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig, check_plain
 
-Choose = Callable[[Tensor, Tensor, int, int], Tensor]  # queries, keys (B, h, T, d), r, protected -> to (B, T)
+# Which tokens merge or go: queries and keys (B, h, T, d), r, protected -> destination (B, T).
+Reduction = Callable[[Tensor, Tensor, int, int], Tensor]
 
 
 def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
@@ -44,6 +45,7 @@ def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1), the largest score so far
     total = q.new_zeros(*q.shape[:-1], 1)  # (..., T, 1), the sum of exp(score - largest)
     output = q.new_zeros(*q.shape[:-1], v.shape[-1])  # (..., T, e), each term times its value
+    # A larger score makes exp(score - largest) smaller, so what was summed before it is rescaled.
     for keys, values in zip(torch.split(k, block, dim=-2), torch.split(v, block, dim=-2), strict=True):
         scores = (q / q.shape[-1] ** 0.5) @ keys.mT  # (..., T, block)
         new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))  # (..., T, 1)
@@ -80,8 +82,8 @@ def bipartite_matching(keys: Tensor, r: int, protected: int = 1) -> Tensor:
         raise ValueError(f"r={r}: of {T} tokens, {protected} protected, 0 to {(T - protected) // 2} can be merged")
     unit = F.normalize(keys, dim=-1)  # (B, T, d)
     similarity = unit[:, ::2] @ unit[:, 1::2].mT  # (B, even, odd)
-    similarity[:, : (protected + 1) // 2] = -math.inf
-    similarity[:, :, : protected // 2] = -math.inf
+    similarity[:, : (protected + 1) // 2] = -math.inf  # protected tokens at even places
+    similarity[:, :, : protected // 2] = -math.inf  # and at odd ones
     best, partner = similarity.max(dim=-1)  # (B, even)
     merged = best.topk(r).indices  # (B, r), the even tokens that go
     stays = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device).scatter(1, 2 * merged, False)  # (B, T)
@@ -123,21 +125,21 @@ def drop_least_attended(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
     return drop_lowest(weights.mean(dim=1)[:, 0], r, protected)
 
 
-def merge(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tensor]:
+def merge(z: Tensor, sizes: Tensor, destination: Tensor, left: int) -> tuple[Tensor, Tensor]:
     """Tokens that go to the same place become their mean, each weighted by the number of patches in it.
 
     Args:
         z: (B, T, D).
         sizes: (B, T), patches in each token.
-        to: (B, T), where each goes; -1: nowhere.
+        destination: (B, T), where each goes; -1: nowhere.
         left: T', the number of tokens afterwards.
 
     Returns:
         The tokens (B, T', D) and their sizes (B, T').
     """
-    places = left + 1  # the first is for dropped tokens
-    new_sizes = sizes.new_zeros(z.shape[0], places).scatter_add(1, to + 1, sizes)  # (B, places)
-    index = (to + 1)[..., None].expand_as(z)  # (B, T, D)
+    places = left + 1  # the first takes the dropped tokens, and isn't returned
+    new_sizes = sizes.new_zeros(z.shape[0], places).scatter_add(1, destination + 1, sizes)  # (B, places)
+    index = (destination + 1)[..., None].expand_as(z)  # (B, T, D)
     sums = z.new_zeros(z.shape[0], places, z.shape[-1]).scatter_add(1, index, z * sizes[..., None])  # (B, places, D)
     return sums[:, 1:] / new_sizes[:, 1:, None], new_sizes[:, 1:]
 
@@ -161,7 +163,7 @@ class FewerTokens(nn.Module):
     Args:
         model: its positions are added once, before the blocks.
         r: tokens fewer per block; a block merges or drops half of its patch tokens at most.
-        choose: which: :func:`merge_similar`, :func:`drop_least_attended`, or your own.
+        reduction: which: :func:`merge_similar`, :func:`drop_least_attended`, or your own.
         proportional: add log(size) to a token's scores, so that n merged patches get the attention of n.
 
     Raises:
@@ -169,7 +171,7 @@ class FewerTokens(nn.Module):
         ValueError: a negative r.
     """
 
-    def __init__(self, model: ViT, r: int, choose: Choose = merge_similar, *, proportional: bool = True) -> None:
+    def __init__(self, model: ViT, r: int, reduction: Reduction = merge_similar, *, proportional: bool = True) -> None:
         super().__init__()
         if type(model) is not ViT:
             raise TypeError(f"a {type(model).__name__} may need its tokens' places in each block: give a plain vt.ViT")
@@ -179,14 +181,14 @@ class FewerTokens(nn.Module):
             raise ValueError(
                 f"r={r}: it must be 0, which keeps all tokens, or more, the tokens that each block removes"
             )
-        self.model, self.r, self.choose, self.proportional = model, r, choose, proportional
+        self.model, self.r, self.reduction, self.proportional = model, r, reduction, proportional
 
     def forward(self, images: Tensor) -> Tensor:
         encoded = self.encode(images)
         z = self.model.norm(encoded.tokens)  # (B, T', D)
         if self.model.config.pool == "mean":
-            share = encoded.sizes / encoded.sizes.sum(dim=1, keepdim=True)  # (B, T')
-            y = (share[..., None] * z).sum(dim=1)  # (B, D)
+            weights = encoded.sizes / encoded.sizes.sum(dim=1, keepdim=True)  # (B, T'), as if each patch were there
+            y = (weights[..., None] * z).sum(dim=1)  # (B, D)
         else:
             y = z[:, 0]  # (B, D)
         return cast(Tensor, self.model.head(y))  # (B, K)
@@ -203,9 +205,9 @@ class FewerTokens(nn.Module):
             heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # (B, h, T', d)
             z = z + block.attention.proj(block.attention.merge_heads(heads))  # (B, T', D)
             if r := min(self.r, (z.shape[1] - protected) // 2):
-                to = self.choose(q, k, r, protected)  # (B, T')
-                z, sizes = merge(z, sizes, to, z.shape[1] - r)  # (B, T' - r, D)
-                source = torch.where(source < 0, -1, to.gather(1, source.clamp(min=0)))
+                destination = self.reduction(q, k, r, protected)  # (B, T')
+                z, sizes = merge(z, sizes, destination, z.shape[1] - r)  # (B, T' - r, D)
+                source = torch.where(source < 0, -1, destination.gather(1, source.clamp(min=0)))
             sources.append(source)
             z = z + block.mlp(block.norm2(z))  # (B, T' - r, D)
         return EncoderOutput(z, sizes, sources)
