@@ -1,6 +1,6 @@
 """Lesson 08: what a trained model looks at (Figures 6 and 7 of arXiv 2010.11929), and how well that points.
 
-Pure functions on tensors; :func:`relevance` alone runs a model. L layers, B images, h heads, T = prefix + N tokens.
+Pure functions on tensors; only :func:`relevance` runs a model. L layers, B images, h heads, T = prefix + N tokens.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def attention_distance(maps: Maps, grid: Grid, patch_size: Size, *, prefix_token
 def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor | None = None) -> Tensor:
     """Which patches spoke for a class (arXiv 2103.15679): images (B, C, H, W) -> (B, rows, columns), all >= 0.
 
-    The class token's row of :func:`relevance_matrix`, also where other tokens are read beside it; for a model pooled by
+    The class token's row of :func:`relevance_matrix`, also where other tokens are read as well; for a model pooled by
     mean or attention the mean over the patches' rows, less the identity that the matrix starts from.
 
     Args:

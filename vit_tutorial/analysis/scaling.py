@@ -138,16 +138,16 @@ def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int =
     )
 
 
-def interval(values: Sequence[float] | Array, share: float = 0.95) -> tuple[float, float]:
-    """The middle share of some numbers, as much of them below it as above: (low, high)."""
-    low, high = np.quantile(values, [(1 - share) / 2, (1 + share) / 2])
+def interval(values: Sequence[float] | Array) -> tuple[float, float]:
+    """The middle 95 % of some numbers, as many of them below it as above: (low, high)."""
+    low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)
 
 
 def scale_config(config: ViTConfig, factor: float) -> ViTConfig:
     """The model grown, or shrunk, in all its sizes at once: depth, heads, width and MLP by one factor.
 
-    Each is rounded to whole layers and heads; the width of a head stays, and the MLP's share of the width.
+    Each is rounded to whole layers and heads; the width of a head stays, and the MLP's ratio to the width.
 
     Raises:
         ValueError: a factor that isn't positive.

@@ -1,6 +1,6 @@
 """Lesson 12: the hybrid input, tokens from a convolutional network's feature map (arXiv 2010.11929, section 3.1).
 
-A stem says what stands before the tokens in place of the cut into patches:
+A stem is a few convolutions that make the feature map whose patches become tokens:
 
 >>> import torch
 >>> from vit_tutorial import hybrid
@@ -68,7 +68,8 @@ class HybridEmbed(nn.Module):
 
 
 def _output_shape(features: nn.Module, image: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that ``features`` makes of one image, found without computing: on copies that hold no numbers."""
+    """The shape (F, h, w) that ``features`` makes of one image (C, H, W), without computing a number."""
+    # Meta tensors have a shape and no data. Two images, because batch norm in training refuses one value per channel.
     state = {
         name: tensor.detach().to("meta") for name, tensor in [*features.named_parameters(), *features.named_buffers()]
     }
@@ -76,15 +77,15 @@ def _output_shape(features: nn.Module, image: tuple[int, ...]) -> tuple[int, ...
         return tuple(torch.func.functional_call(features, state, torch.empty(2, *image)).shape[1:])
 
 
-torch.fx.wrap("check_images")
+torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as one node
 
 
 @dataclass(frozen=True)
 class ConvStem:
-    """Convolutions in place of the cut (arXiv 2106.14881), as torchvision's ``conv_stem_configs`` has them.
+    """Convolutions in front of the tokens (arXiv 2106.14881), as torchvision's ``conv_stem_configs`` has them.
 
-    Each is followed by batch norm and ReLU; a 1 x 1 convolution to the model's width comes last. Edges are padded by
-    half a kernel. What one token sees grows with the kernels, so neighbouring tokens overlap, as patches do not.
+    Each is followed by batch norm and ReLU, and its edges are padded by half a kernel. What one token sees grows with
+    the kernels, so neighbouring tokens overlap, as patches do not.
 
     Args:
         layers: (channels, kernel size, stride) of each convolution; the strides' product must divide the patch size.
@@ -161,6 +162,7 @@ class HybridViT(ViT):
             class_token=config.prefix_tokens == 1,
         )
         P, Q = as_pair(config.patch_size, "patch_size")
+        # Positions and class token stay Eq. 1's; only what makes the patch tokens is another module.
         embed.patches = HybridEmbed(  # type: ignore[assignment]
             config.stem.features(config.in_channels),
             config.image_size,

@@ -243,7 +243,7 @@ class ModernBlock(nn.Module):
         return z + self.drop_path(self.scale2(self.mlp(self.norm2(z))))  # (B, T, D), Eq. 3
 
     def attend(self, z: Tensor) -> Tensor:
-        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        """Eq. 2: tokens (B, T, D) after attention, before the MLP."""
         return z + self.drop_path(self.scale1(self.attention(self.norm1(z))))  # (B, T, D)
 
     def attention_weights(self, z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Lesson 12: a small ResNet (arXiv 1512.03385), to stand beside a ViT with as many parameters.
+"""Lesson 12: a small ResNet (arXiv 1512.03385), for comparing it with a ViT of as many parameters.
 
 >>> import torch
 >>> from vit_tutorial.variants.resnet import ResNet

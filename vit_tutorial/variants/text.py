@@ -1,4 +1,4 @@
-"""Lesson 17: the text towers of CLIP (arXiv 2103.00020) and SigLIP (arXiv 2303.15343): texts beside pictures.
+"""Lesson 17: the text towers of CLIP (arXiv 2103.00020) and SigLIP (arXiv 2303.15343): texts as vectors.
 
 >>> import torch
 >>> from vit_tutorial.variants import text
@@ -6,7 +6,7 @@
 >>> text.TextTower(config).eval()(torch.randint(100, (3, 77))).shape
 torch.Size([3, 32])
 
-Its blocks are the encoder's own; CLIP's let a token attend to earlier ones alone.
+Its blocks are the encoder's own; in CLIP's a token attends only to itself and to earlier ones.
 """
 
 from __future__ import annotations
