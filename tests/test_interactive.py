@@ -98,11 +98,11 @@ def test_a_click_gives_its_label_to_the_patches_like_it(shown: list[Any], tabs: 
 
 
 @browser_only
-def test_beside_attention_the_likeness_of_the_pixels(shown: list[Any], tabs: Tabs, tmp_path: Path) -> None:
+def test_attention_and_the_likeness_of_the_pixels(shown: list[Any], tabs: Tabs, tmp_path: Path) -> None:
     image = torch.zeros(3, 64, 64)
     image[0] = image[1, :32, 32:] = image[2, 32:, :32] = 1  # red and yellow, magenta and red
     keys = torch.cat([torch.zeros(1, 4), torch.eye(4)])
-    plots.show_attention(image, {"a head": (9 * keys, 9 * keys)}, "A square.", beside_pixels=True)
+    plots.show_attention(image, {"a head": (9 * keys, 9 * keys)}, "A square.", compare_pixels=True)
     tab = opened(tabs, tmp_path, shown)
     head, pixels = tab.locator("canvas").all()
     assert (lit(head), lit(pixels)) == ([0], [0, 3])

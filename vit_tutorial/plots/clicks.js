@@ -35,7 +35,7 @@ for (const place of document.querySelectorAll("[data-vit-clicks]")) {
   choice.append(new Option("object"), new Option("background"));
   const label = document.createElement("label");
   label.append("the next click marks ", choice, " ");
-  const said = document.createElement("output");
+  const output = document.createElement("output");
   const bar = document.createElement("div");
   bar.append(
     label,
@@ -44,7 +44,7 @@ for (const place of document.querySelectorAll("[data-vit-clicks]")) {
       clicks = [];
       show();
     }),
-    said,
+    output,
   );
   const row = document.createElement("div");
   row.style.cssText = "display: flex; flex-wrap: wrap; gap: 6px; margin: 4px 0";
@@ -74,7 +74,7 @@ for (const place of document.querySelectorAll("[data-vit-clicks]")) {
       const either = found.filter((inside, n) => inside || masks[index][n] === "1").length;
       return `${Math.round((100 * both) / either)} %`;
     });
-    said.value = `${clicks.length} clicks, IoU with the mask drawn by hand: ${scores.join(", ")}`;
+    output.value = `${clicks.length} clicks, IoU with the mask drawn by hand: ${scores.join(", ")}`;
   };
   const draw = (canvas, index, found) => {
     const context = canvas.getContext("2d");

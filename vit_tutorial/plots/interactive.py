@@ -29,7 +29,7 @@ def show_attention(
     caption: str = "",
     *,
     start: int = 0,
-    beside_pixels: bool = False,
+    compare_pixels: bool = False,
 ) -> None:
     """Display a picture in which the patch under the pointer is the query: what it attends to is lit.
 
@@ -39,7 +39,7 @@ def show_attention(
         alt: what it shows.
         caption: a line below, in Markdown.
         start: the patch that is the query at first.
-        beside_pixels: for one head: a second picture beside it, whose patches are lit by the likeness of their pixels.
+        compare_pixels: for one head: a second picture, whose patches are lit by the likeness of their pixels.
     """
     views: dict[str, dict[str, object]] = {}
     for name, (queries, keys) in heads.items():
@@ -49,7 +49,7 @@ def show_attention(
     queries, keys = (as_array(part) for part in next(iter(heads.values())))
     powers = np.exp(keys @ queries[1 + start] / queries.shape[1] ** 0.5)[1:]  # (N,)
     heats = [np.sqrt(powers / powers.max())]
-    if beside_pixels:
+    if compare_pixels:
         (units,) = _unit_vectors([_pixels(image, round(len(powers) ** 0.5))])
         views["likeness of the pixels"] = {
             "keys": _coded([units]),
@@ -58,7 +58,7 @@ def show_attention(
         }
         heats.append((units @ units[start]).clip(0, 1) ** 2)
     images = [image] * len(heats)
-    _show(_spotlight(images, views, heats, alt, (0, start), beside=beside_pixels), alt, caption)
+    _show(_spotlight(images, views, heats, alt, (0, start), one_view_each=compare_pixels), alt, caption)
 
 
 def show_matches(
@@ -126,10 +126,10 @@ def _spotlight(
     alt: str,
     start: tuple[int, int],
     *,
-    beside: bool = False,
+    one_view_each: bool = False,
 ) -> str:
     data = {
-        "beside": beside,  # a picture for each view, in place of a choice
+        "oneViewEach": one_view_each,  # a view for each picture, in place of a choice
         "pictures": [_photograph(image) for image in images],
         "side": round(len(heats[0]) ** 0.5),
         "views": views,

@@ -1,7 +1,7 @@
 // Gives each [data-vit-spotlight] its canvases, in place of the still: what the patch under the pointer matches is lit.
 for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
   place.removeAttribute("data-vit-spotlight");
-  const { pictures, side, views, start, beside } = JSON.parse(
+  const { pictures, side, views, start, oneViewEach } = JSON.parse(
     place.querySelector("[type='application/json']").textContent,
   );
   const still = place.querySelector("img");
@@ -14,13 +14,13 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
   const at = { ...start }; // the picture and the patch that are compared
   const choice = document.createElement("select");
   choice.append(...Object.keys(views).map((name) => new Option(name)));
-  const viewOf = (index) => Object.values(views)[beside ? index : choice.selectedIndex]; // beside: one for each picture
-  const said = document.createElement("output");
+  const viewOf = (index) => Object.values(views)[oneViewEach ? index : choice.selectedIndex];
+  const output = document.createElement("output");
 
   // How much each patch of a picture is lit, from 0 to 1.
   const heat = (index) => {
     const { queries, keys, width, scale, softmax } = viewOf(index);
-    const [from, to] = beside ? [0, 0] : [at.picture, index];
+    const [from, to] = oneViewEach ? [0, 0] : [at.picture, index];
     const query = queries[from].subarray(at.patch * width, (at.patch + 1) * width);
     const scores = Float32Array.from({ length: keys[to].length / width }, (_, row) => {
       let sum = 0;
@@ -33,7 +33,7 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
     const powers = scores.map((score) => Math.exp(score - most));
     const sum = powers.reduce((a, b) => a + b, 0);
     const largest = powers.subarray(prefix).reduce((a, b) => Math.max(a, b));
-    said.value = ` largest weight on a patch: ${((largest / sum) * scores.length).toFixed(1)} × uniform`;
+    output.value = ` largest weight on a patch: ${((largest / sum) * scores.length).toFixed(1)} × uniform`;
     return powers.subarray(prefix).map((power) => Math.sqrt(power / largest)); // so that small weights show, too
   };
 
@@ -48,7 +48,7 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
     Object.assign(canvas, { width: 370, height: 370, tabIndex: 0 });
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${still.alt} Arrow keys move the patch.`);
-    const wide = beside || pictures.length > 2 ? "150px" : "200px";
+    const wide = oneViewEach || pictures.length > 2 ? "150px" : "200px";
     canvas.style.cssText = "width: 100%; cursor: crosshair; touch-action: pan-y";
     const point = ({ offsetX, offsetY }) => {
       const [column, line] = [offsetX, offsetY].map((place) => Math.floor((side * place) / canvas.clientWidth));
@@ -62,14 +62,14 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
       if (!step) return;
       event.preventDefault();
       event.stopPropagation(); // the notebook's own keys
-      const patch = at.picture === index || beside ? at.patch + step : at.patch;
+      const patch = at.picture === index || oneViewEach ? at.patch + step : at.patch;
       Object.assign(at, { picture: index, patch: (patch + side * side) % (side * side) });
       show();
     };
     const pane = document.createElement("figure");
     pane.style.cssText = `flex: 1 1 ${wide}; min-width: 0; max-width: 370px; margin: 0`;
     const title = document.createElement("figcaption");
-    if (beside) title.append(Object.keys(views)[index]);
+    if (oneViewEach) title.append(Object.keys(views)[index]);
     pane.append(title, canvas);
     row.append(pane);
     return canvas;
@@ -84,7 +84,7 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
       context.drawImage(images[index], 0, 0, canvas.width, canvas.height);
       context.imageSmoothingEnabled = false;
       context.drawImage(small, 0, 0, canvas.width, canvas.height);
-      if (index !== at.picture && !beside) return;
+      if (index !== at.picture && !oneViewEach) return;
       const patch = canvas.width / side;
       Object.assign(context, { strokeStyle: "#ffffff", lineWidth: 5 });
       const frame = [(at.patch % side) * patch, Math.floor(at.patch / side) * patch, patch, patch];
@@ -95,8 +95,8 @@ for (const place of document.querySelectorAll("[data-vit-spotlight]")) {
   };
   choice.onchange = show;
   const label = document.createElement("label");
-  if (Object.keys(views).length > 1 && !beside) label.append(choice);
-  label.append(said);
+  if (Object.keys(views).length > 1 && !oneViewEach) label.append(choice);
+  label.append(output);
   still.replaceWith(row, label);
   show();
 }

@@ -32,7 +32,7 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
   });
   const number = (value) => value.toFixed(2).replace("-", "−");
   const written = (point) => `(${point.map(number).join(", ")})`;
-  const said = document.createElement("output");
+  const output = document.createElement("output");
 
   const line = (from, to, colour, width) => {
     Object.assign(draw, { strokeStyle: colour, lineWidth: width });
@@ -61,7 +61,7 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
       cells[2].textContent = weights[n].toFixed(3);
       bar.style.width = `${70 * weights[n]}px`;
     });
-    said.value = `query ${written(query)}   weighted mean ${written(mean)}`;
+    output.value = `query ${written(query)}   weighted mean ${written(mean)}`;
 
     draw.fillStyle = "#ffffff";
     draw.fillRect(0, 0, size, size);
@@ -101,6 +101,6 @@ for (const place of document.querySelectorAll("[data-vit-weighing]")) {
   const both = document.createElement("div");
   both.style.cssText = "display: flex; flex-wrap: wrap; gap: 12px; margin: 4px 0";
   both.append(plane, table);
-  still.replaceWith(both, said);
+  still.replaceWith(both, output);
   show();
 }
