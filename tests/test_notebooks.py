@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import lessons
 import nbformat
 import pytest
 from lessons import FOLDED, add_badges, minutes
@@ -143,6 +144,13 @@ def test_the_stated_reading_time_is_right(lesson: Path) -> None:
     assert re.search(row, (ROOT / "README.md").read_text("utf-8")), "README's table has another time"
     assert abs(stated - measured) <= max(0.1 * measured, 2.5), f"{stated} minutes are stated, it takes {measured:.0f}"
     assert measured <= MOST_MINUTES, "cut it, or split it at a named break"
+
+
+def test_the_solved_exercises_of_some_lessons_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Path] = []
+    monkeypatch.setattr(lessons, "run", lambda path, refresh: not ran.append(path))
+    assert lessons.main(["run", "--solutions", "01", "03"]) == 0  # as make assignments asks for them
+    assert [(path.parent.name, path.name[:2]) for path in ran] == [("solutions", "01"), ("solutions", "03")]
 
 
 def test_a_second_repository_s_badges_replace_those_of_the_first() -> None:

@@ -139,12 +139,12 @@ def run(path: Path, *, refresh: bool) -> bool:
     return not error
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "refresh", "minutes", "badges"))
     parser.add_argument("names", nargs="*", help="beginnings of file names, such as 01 (none: all lessons); or the URL")
     parser.add_argument("--solutions", action="store_const", const=SOLUTIONS, default=NOTEBOOKS, dest="folder")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args(words)  # names may follow --solutions
     if arguments.command == "badges":
         if len(arguments.names) != 1 or not arguments.names[0].startswith(GITHUB):
             parser.error(f"badges needs the repository's address, such as {GITHUB}you/vit_tutorial")
