@@ -1,12 +1,12 @@
 """The series' own drawings: blocks, attention from x to its output, and the whole ViT, with every tensor's shape.
 
-They are part of :mod:`vit_tutorial.plots`, and read nothing but sizes: a :class:`vit_tutorial.ViTConfig` has them all.
+They read nothing but the fields of a config.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +16,7 @@ from vit_tutorial.plots.arrays import canvas
 from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 Point = tuple[float, float]
+Config = Any  # a ViTConfig, or a ModernConfig: this room imports neither, and only reads their fields
 SOFT = {  # the palette's roles, pale enough to write on
     "query": "#CFE3F1",
     "key": "#F7DECB",
@@ -28,60 +29,8 @@ SOFT = {  # the palette's roles, pale enough to write on
 NEW = "#C1272D"  # the frame of what came after 2020
 
 
-class Sizes(Protocol):
-    """What a drawing reads off a config."""
-
-    @property
-    def in_channels(self) -> int: ...
-    @property
-    def num_classes(self) -> int: ...
-    @property
-    def dim(self) -> int: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def num_heads(self) -> int: ...
-    @property
-    def mlp_dim(self) -> int: ...
-    @property
-    def image_size(self) -> int | tuple[int, int]: ...
-    @property
-    def patch_size(self) -> int | tuple[int, int]: ...
-    @property
-    def grid(self) -> tuple[int, int]: ...
-    @property
-    def prefix_tokens(self) -> int: ...
-    @property
-    def num_tokens(self) -> int: ...
-
-
-class ModernSizes(Sizes, Protocol):
-    """The same with what came after 2020: a :class:`vit_tutorial.variants.modern.ModernConfig` has them all."""
-
-    @property
-    def gelu(self) -> str: ...
-    @property
-    def norm(self) -> str: ...
-    @property
-    def k_bias(self) -> bool: ...
-    @property
-    def qk_norm(self) -> bool: ...
-    @property
-    def rotary(self) -> object: ...
-    @property
-    def position_bias(self) -> bool: ...
-    @property
-    def attention_norm(self) -> bool: ...
-    @property
-    def layer_scale(self) -> float | None: ...
-    @property
-    def gated(self) -> bool: ...
-    @property
-    def mlp_norm(self) -> bool: ...
-
-
 @styled
-def encoder_block(config: Sizes) -> Figure:
+def encoder_block(config: Config) -> Figure:
     """Two blocks side by side, before the norm's move and after: post-norm (2017) and pre-norm, as a ViT has it.
 
     Read from the bottom up. Every arrow along the stream carries (B, T, D); the branches leave it and come back at a +.
@@ -92,7 +41,7 @@ def encoder_block(config: Sizes) -> Figure:
     return figure
 
 
-def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> None:
+def _block(ax: Axes, x: float, config: Config, norm: Literal["pre", "post"]) -> None:
     stream = f"(B, {config.num_tokens}, {config.dim})"
     msa = f"attention\n{config.num_heads} heads of {config.dim // config.num_heads}"
     mlp = f"MLP\n{config.dim} → {config.mlp_dim} → {config.dim}"
@@ -134,7 +83,7 @@ def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> N
 
 
 @styled
-def attention_flow(config: Sizes) -> Figure:
+def attention_flow(config: Config) -> Figure:
     """Multi-head self-attention from x to its output, the shape of every tensor on its arrow."""
     T, D, h = config.num_tokens, config.dim, config.num_heads
     d = D // h
@@ -168,7 +117,7 @@ def attention_flow(config: Sizes) -> Figure:
 
 
 @styled
-def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
+def modern_blocks(configs: Mapping[str, Config]) -> Figure:
     """Blocks side by side, one a config, read from the bottom up; what a ViT of 2020 has not is framed in red."""
     figure, ax = canvas(WIDTH, 7.4, (0, 3.1 * len(configs)), (-0.2, 9.0))
     for index, (name, config) in enumerate(configs.items()):
@@ -194,7 +143,7 @@ def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
 Part = tuple[str, str, bool]  # what stands in the box, a colour of SOFT, whether it came after 2020
 
 
-def _attention_branch(config: ModernSizes) -> list[Part]:
+def _attention_branch(config: Config) -> list[Part]:
     parts = [_norm(config), ("q, k, v" if config.k_bias else "q, k, v: no bias of k", "query", not config.k_bias)]
     if config.qk_norm:
         parts.append(("q and k normed", "norm", True))
@@ -208,7 +157,7 @@ def _attention_branch(config: ModernSizes) -> list[Part]:
     return parts + _scale(config)
 
 
-def _mlp_branch(config: ModernSizes) -> list[Part]:
+def _mlp_branch(config: Config) -> list[Part]:
     D, M = config.dim, config.mlp_dim
     activation = {"exact": "GELU", "tanh": "GELU, by tanh", "quick": "QuickGELU"}[config.gelu]
     if config.gated:
@@ -221,16 +170,16 @@ def _mlp_branch(config: ModernSizes) -> list[Part]:
     return parts + _scale(config)
 
 
-def _norm(config: ModernSizes) -> Part:
+def _norm(config: Config) -> Part:
     return f"{config.norm} norm".replace("rms", "RMS"), "norm", config.norm != "layer"
 
 
-def _scale(config: ModernSizes) -> list[Part]:
+def _scale(config: Config) -> list[Part]:
     return [] if config.layer_scale is None else [("times γ", "class", True)]
 
 
 @styled
-def tensor_map(config: Sizes) -> Figure:
+def tensor_map(config: Config) -> Figure:
     """The whole ViT as one map: every tensor from image to logits, its shape, and what turns it into the next."""
     (H, W), (P, Q) = _pair(config.image_size), _pair(config.patch_size)
     N, T, D, K = config.grid[0] * config.grid[1], config.num_tokens, config.dim, config.num_classes
