@@ -189,6 +189,12 @@ class ModernMLP(MLP):
     """The MLP (..., D) -> (..., D), gated or not, with a norm inside or not.
 
     A gated one has gate and value in one layer: ``fc1`` has 2 M rows, the gate's first.
+
+    Args:
+        config: of the model; its width, dropout, activation function and kind of norm.
+        hidden_dim: M.
+        gated: silu(x W1) * (x W2) in place of the activation function.
+        norm: a norm of the M numbers before the second layer.
     """
 
     def __init__(self, config: ModernConfig, hidden_dim: int, *, gated: bool = False, norm: bool = False) -> None:
@@ -197,7 +203,7 @@ class ModernMLP(MLP):
         self.gated = gated
         if gated:
             self.fc1 = nn.Linear(config.dim, 2 * hidden_dim)
-            for weight in self.fc1.weight.chunk(2):
+            for weight in self.fc1.weight.chunk(2):  # each by itself, so that 2 M rows don't make it smaller
                 nn.init.xavier_uniform_(weight)
             nn.init.zeros_(self.fc1.bias)
         if config.gelu == "quick":

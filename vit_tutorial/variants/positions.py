@@ -188,7 +188,7 @@ class PositionConfig(ViTConfig):
 
 
 class PositionEmbeddings(Embeddings):
-    """Embeddings that add ``grid_position``'s (1, T, D) last: images (B, C, H, W) -> (B, T, D)."""
+    """Embeddings that add ``grid_position``'s (1, T, D) last, if it is set: images (B, C, H, W) -> (B, T, D)."""
 
     grid_position: nn.Module | None
 
@@ -202,7 +202,7 @@ class PositionEmbeddings(Embeddings):
 
 
 class PositionBlock(EncoderBlock):
-    """A block that adds ``grid_position``'s (1, T, D) to the tokens that enter it: (B, T, D) -> (B, T, D)."""
+    """A block that adds ``grid_position``'s (1, T, D), if set, to the tokens that enter: (B, T, D) -> (B, T, D)."""
 
     grid_position: nn.Module | None
 
@@ -239,6 +239,7 @@ class PositionViT(ViT):
         if config.place == "once":
             embed.grid_position = _positions(config)
             return
+        # One module for each layer, or one that all of them hold: then its parameters are shared.
         positions = [_positions(config) for _ in range(config.depth if config.place == "every layer" else 1)]
         for layer, block in enumerate(cast("list[PositionBlock]", self.blocks)):
             position = positions[layer % len(positions)]
