@@ -8,6 +8,7 @@ import re
 from contextlib import ExitStack
 
 import numpy as np
+import pytest
 import torch
 from browser import wait
 
@@ -251,6 +252,24 @@ def text(page, selector):
 # All of every page, as for those who know.
 EVERYTHING = """document.querySelectorAll("[data-ready]").forEach((host) =>
   host.shadowRoot.querySelector("[data-do=whole]").click())"""
+
+
+@pytest.fixture(name="show")
+def show_everything(show):
+    """A page with everything shown; unless ``whole`` is False, as it begins."""
+
+    def shown(content, *, whole=True, **how):
+        page = show(content, **how)
+        if whole:
+            page.evaluate(EVERYTHING)
+        return page
+
+    return shown
+
+
+@pytest.fixture(scope="module", name="digits")
+def page_of_digits():
+    return shipped("digits-patch2")
 
 
 # Opens a station, at the chosen block.

@@ -15,7 +15,6 @@ import pytest
 import torch
 from browser import browser_only, wait
 from live_reference import (
-    EVERYTHING,
     SETTLED,
     SEVEN,
     STATIONS,
@@ -30,6 +29,8 @@ from live_reference import (
     stations,
     text,
 )
+from live_reference import page_of_digits as page_of_digits  # a fixture
+from live_reference import show_everything as show_everything  # a fixture
 from PIL import Image
 
 import vit_tutorial as vt
@@ -42,24 +43,6 @@ STATE = "document.querySelector('[data-vit-live]').live.state"
 PIXELS = "(canvas) => canvas.toDataURL()"
 BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=beat]").value)"""
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
-
-
-@pytest.fixture
-def show(show):
-    """With everything shown; unless ``whole`` is False, as the page begins."""
-
-    def shown(content, *, whole=True, **how):
-        page = show(content, **how)
-        if whole:
-            page.evaluate(EVERYTHING)
-        return page
-
-    return shown
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return shipped("digits-patch2")
 
 
 @pytest.fixture(scope="module")
@@ -1159,10 +1142,3 @@ def test_a_word_is_explained_where_it_is_first_seen(show, digits):
     assert patch.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').fontSize)") >= 14
     patch.focus()  # by Tab, or by a finger
     assert patch.evaluate(shown) == f'"{words["patch"]}"'
-
-
-def test_words_are_explained_as_in_the_glossary():
-    glossary = (ROOT / "book" / "glossary.md").read_text("utf-8")
-    meanings = re.findall(r"^\| [^|]+ \| [^|]*\| ([^|]+) \|", glossary, re.MULTILINE)
-    words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
-    assert set(words.values()) <= set(meanings)

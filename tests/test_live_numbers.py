@@ -10,7 +10,6 @@ from browser import browser_only, wait
 from live_reference import (
     CHANGES,
     CONFIGS,
-    EVERYTHING,
     SETTLED,
     answer_of,
     compare,
@@ -25,29 +24,13 @@ from live_reference import (
     text,
     together,
 )
+from live_reference import page_of_digits as page_of_digits  # a fixture
+from live_reference import show_everything as show_everything  # a fixture
 
 import vit_tutorial as vt
 from vit_tutorial import live
 from vit_tutorial.live.html import script
 from vit_tutorial.live.meaning import strongest
-
-
-@pytest.fixture
-def show(show):
-    """With everything shown; unless ``whole`` is False, as the page begins."""
-
-    def shown(content, *, whole=True, **how):
-        page = show(content, **how)
-        if whole:
-            page.evaluate(EVERYTHING)
-        return page
-
-    return shown
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return shipped("digits-patch2")
 
 
 @browser_only

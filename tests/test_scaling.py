@@ -2,7 +2,6 @@
 
 import ast
 import csv
-import inspect
 import json
 import math
 from pathlib import Path
@@ -163,11 +162,6 @@ def typed(name):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
                 return ast.literal_eval(node.value)
     raise AssertionError(f"no cell assigns {name}")
-
-
-def test_the_lesson_types_the_lines_of_the_package():
-    (block,) = (text.partition("```")[0] for text in "\n".join(lesson("markdown")).split("```python\n")[1:])
-    assert block.strip() in inspect.cleandoc(inspect.getsource(predict)).replace("\n    ", "\n")
 
 
 @pytest.mark.parametrize(("name", "part", "column"), [("runs", "before", "loss"), ("results", "curves", "unseen_loss")])

@@ -1,7 +1,5 @@
 """Lesson 13's module: what is hidden, what is asked for, and that the encoder learns and is a plain ViT."""
 
-import inspect
-import json
 from pathlib import Path
 
 import pytest
@@ -218,11 +216,3 @@ def test_the_painter_paints_photographs_that_it_was_not_trained_on():
 def test_images_may_have_one_channel(method):
     model = method(vt.ViTConfig(image_size=16, patch_size=4, in_channels=1, dim=32, depth=1, num_heads=2, mlp_dim=48))
     assert model(torch.rand(2, 1, 16, 16)).isfinite()
-
-
-def test_the_lesson_types_the_lines_of_the_package():
-    notebook = json.loads((ROOT / "notebooks" / "13_learning_without_labels.ipynb").read_text("utf-8"))
-    prose = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
-    (typed,) = (block.partition("```")[0] for block in prose.split("```python\n")[1:])
-    lines = [line.strip() for line in inspect.getsource(selfsup.MaskedAutoencoder.predict_patches).splitlines()]
-    assert typed.strip().splitlines() == lines[-len(typed.strip().splitlines()) :]

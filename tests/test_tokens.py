@@ -1,11 +1,8 @@
 """Fewer tokens: blocks of keys give the whole softmax; merging is what a loop does, and of equal tokens it is exact."""
 
 import copy
-import inspect
-import json
 import math
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -204,14 +201,3 @@ def test_blocks_of_another_kind_are_refused():
     config = vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8)
     with pytest.raises(TypeError, match="blocks of other kinds, Identity"):
         FewerTokens(vt.ViT(config, blocks=[torch.nn.Identity()]), r=1)
-
-
-def test_the_lesson_types_the_lines_of_the_package():
-    lesson = Path(__file__).parents[1] / "notebooks" / "19_fewer_tokens.ipynb"
-    cells = json.loads(lesson.read_text("utf-8"))["cells"]
-    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    typed = [block.partition("```")[0].split("\n") for block in prose.split("```python\n")[1:]]
-    functions = (FewerTokens.encode, tokens.blockwise_attention)
-    for block, function in zip(typed, functions, strict=True):
-        source = "\n".join(line.strip() for line in inspect.getsource(function).splitlines())
-        assert "\n".join(line.strip() for line in block).strip() in source

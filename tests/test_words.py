@@ -1,9 +1,6 @@
 """The words: a vocabulary, the captions' tower, both losses as in transformers and open_clip, and the floor."""
 
-import inspect
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -134,13 +131,3 @@ def test_prompts_are_averaged_as_unit_vectors():
     assert found.shape == (5, 8)
     assert torch.allclose(found, F.normalize(vectors.sum(dim=0), dim=-1))
     assert torch.allclose(found.norm(dim=1), torch.ones(5))
-
-
-def test_the_lesson_types_the_lines_of_the_package():
-    lesson = Path(__file__).parents[1] / "notebooks" / "17_pictures_and_words.ipynb"
-    cells = json.loads(lesson.read_text("utf-8"))["cells"]
-    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    typed = [block.partition("```")[0].strip() for block in prose.split("```python\n")[1:]]
-    functions = (words.TwoTowers.forward, words.contrastive_loss, words.sigmoid_loss)
-    for block, function in zip(typed[:3], functions, strict=True):
-        assert block in "\n".join(line.strip() for line in inspect.getsource(function).splitlines())
