@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import sheet
 import torch
+from result_table import ResultTable
 from torch import Tensor, nn
 
 import vit_tutorial as vt
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["model", "changed", "block", "head", "images", "right", "same"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 UNTRAINED = " untrained"
 IMAGES = 1_000
 Hook = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
@@ -91,12 +91,12 @@ def measure(name: str, model: vt.ViT, images: Tensor, labels: Tensor) -> None:
     for (changed, block, head), register in changes(model):
         if name.endswith(UNTRAINED) and changed == "head off":
             continue
-        if sheet.read(CSV, model=name, changed=changed, block=block, head=head):
+        if RESULTS.rows(model=name, changed=changed, block=block, head=head):
             continue
         with hooked(register):
             classes = answers(model, images)
         right, same = (classes == labels).sum().item(), (classes == whole).sum().item()
-        sheet.add(CSV, COLUMNS, (name, changed, block, head, len(images), right, same))
+        RESULTS.add((name, changed, block, head, len(images), right, same))
 
 
 def untrained(model: vt.ViT) -> vt.ViT:

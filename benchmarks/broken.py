@@ -16,14 +16,14 @@ from pathlib import Path
 
 import mistakes
 import photographs
-import sheet
 import torch
+from result_table import ResultTable
 from torch import Tensor, nn
 
 import vit_tutorial as vt
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["group", "change", "draw", "images", "right", "only_without", "only_with"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 Answer = Callable[[Tensor], Tensor]  # images (B, 3, 32, 32) in [0, 1] -> logits (B, 10)
 Named = tuple[str, int, Answer]  # the change, which draw of it, the model with it
 DRAWS = 10
@@ -370,7 +370,7 @@ def right_answers(answer: Answer, images: Tensor, labels: Tensor) -> Tensor:
 
 def measure(group: str, changes: Iterator[Named], images: Tensor, labels: Tensor) -> None:
     """A row for each change; the first, "none", is what the others are compared with."""
-    done = {(row["change"], row["draw"]) for row in sheet.read(CSV, group=group)}
+    done = {(row["change"], row["draw"]) for row in RESULTS.rows(group=group)}
     without = None
     for change, draw, answer in changes:
         if without is None:
@@ -379,13 +379,13 @@ def measure(group: str, changes: Iterator[Named], images: Tensor, labels: Tensor
             continue
         right = without if change == "none" else right_answers(answer, images, labels)
         pair = [int((a & ~b).sum()) for a, b in ((without, right), (right, without))]
-        sheet.add(CSV, COLUMNS, [group, change, draw, len(labels), int(right.sum()), *pair])
+        RESULTS.add([group, change, draw, len(labels), int(right.sum()), *pair])
 
 
 def table() -> str:
     """A line for each change: right answers, over its draws from the lowest to the highest, and what it costs."""
     lines = ["| group | change | draws | images | right | costs, points |", "|---|---|---|---|---|---|"]
-    rows = sheet.read(CSV)
+    rows = RESULTS.rows()
     for group, change in dict.fromkeys((row["group"], row["change"]) for row in rows):
         some = [row for row in rows if (row["group"], row["change"]) == (group, change)]
         right = [int(row["right"]) for row in some]

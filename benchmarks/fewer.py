@@ -19,9 +19,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import sheet
 import ship
 import torch
+from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,9 +30,13 @@ from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import FewerTokens, Reduction
 
 HERE = Path(__file__).parent
-ACCURACY, TUNED, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_tuned", "_speed"))
 PAIRED = ["images", "right", "only_whole", "only_this"]
-SPEED_COLUMNS = ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"]
+ACCURACY = ResultTable(HERE / "fewer.csv", ["model", "way", "r", "draw", *PAIRED])
+TUNED = ResultTable(HERE / "fewer_tuned.csv", ["form", "steps", "seed", *PAIRED, "right_shifted"])
+SPEED = ResultTable(
+    HERE / "fewer_speed.csv",
+    ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"],
+)
 # The best of 3e-4, 1e-3 and 3e-3 (two blocks: up to 1e-2). With 3e-4 ToMe had 0.3 points more after 100 steps, and 0.7
 # fewer after 700.
 RATES = {"merge similar": 1e-3, "drop outermost": 1e-3, "two blocks": 3e-3}
@@ -98,11 +102,11 @@ def accuracy(folder: str | None) -> None:
         whole = ship.logits_of(model, images)
         for r, (way, (choose, draws)) in itertools.product((8, 16), WAYS.items()):
             for draw in range(draws):
-                if sheet.read(ACCURACY, model=name, way=way, r=r, draw=draw):
+                if ACCURACY.rows(model=name, way=way, r=r, draw=draw):
                     continue
                 torch.manual_seed(draw)
                 counts = ship.pair_counts(whole, ship.logits_of(FewerTokens(model, r, choose), images), labels)
-                sheet.add(ACCURACY, ["model", "way", "r", "draw", *PAIRED], [name, way, r, draw, *counts])
+                ACCURACY.add([name, way, r, draw, *counts])
 
 
 # ---- Trained for it ----------------------------------------------------------------------------------------------
@@ -122,9 +126,8 @@ def tune() -> None:
     whole, _, prepare = vt.load("shapes")
     test = prepare(scenes)
     expected = ship.logits_of(whole, test)
-    columns = ["form", "steps", "seed", *PAIRED, "right_shifted"]
     for (steps, seed), form in itertools.product(((0, 0), (100, 0), (100, 1), (700, 0)), RATES):
-        if sheet.read(TUNED, form=form, steps=steps, seed=seed):
+        if TUNED.rows(form=form, steps=steps, seed=seed):
             continue
         model = vt.load("shapes").model
         vit = first_two_blocks(model) if form == "two blocks" else FewerTokens(model, 16, WAYS[form][0])
@@ -140,7 +143,7 @@ def tune() -> None:
             schedule.step()
         counts = ship.pair_counts(expected, ship.logits_of(vit.eval(), test), truth)
         moved = int((ship.logits_of(vit, test.roll(SHIFT, dims=3)).argmax(1) == truth).sum())
-        sheet.add(TUNED, columns, [form, steps, seed, *counts, moved])
+        TUNED.add([form, steps, seed, *counts, moved])
 
 
 # ---- Speed -------------------------------------------------------------------------------------------------------
@@ -152,7 +155,7 @@ def speed(process: int) -> None:
     torch.manual_seed(0)
     models["S/16 at 448"] = vt.ViT(vt.ViTConfig.preset("S/16", image_size=448)).eval(), 1, 52
     for name, (model, batch, r) in models.items():
-        if sheet.read(SPEED, model=name, process=process):
+        if SPEED.rows(model=name, process=process):
             continue
         config = model.config
         images = torch.randn(batch, config.in_channels, *config.image_size)
@@ -163,7 +166,7 @@ def speed(process: int) -> None:
             fewer = r if form == "merged" else 0
             counted = tokens.count_macs(config, fewer) / tokens.count_macs(config, 0)
             measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", ship.ROUNDS, process
-            sheet.add(SPEED, SPEED_COLUMNS, [name, config.num_tokens, batch, form, fewer, f"{counted:.5f}", *measured])
+            SPEED.add([name, config.num_tokens, batch, form, fewer, f"{counted:.5f}", *measured])
 
 
 def main() -> None:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import sheet
 import torch
 from photographs import read
 from PIL import Image
+from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial.variants import selfsup
 
-CSV, PNG = Path(__file__).with_suffix(".csv"), Path(__file__).with_suffix(".png")
+PNG = Path(__file__).with_suffix(".png")
 COLUMNS = ["measure", "filling", "value"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 P, SHOWN = 4, [30, 68, 105, 161]  # of the package's 200 photographs
 
 
@@ -79,13 +80,13 @@ def main() -> None:
         "mean colour": smooth(images, holes, 0),
         "nothing hidden": images,
     }
-    CSV.unlink(missing_ok=True)
+    RESULTS.path.unlink(missing_ok=True)
     for name, pictures in fillings.items():
         error = (pictures - images)[holes].square().mean()  # as many pixels of each are hidden
         with torch.inference_mode():
             answers = torch.cat([judge.eval()(prepare(part)).argmax(dim=1) for part in pictures.split(250)])
-        sheet.add(CSV, COLUMNS, ["squared error", name, f"{error:.5g}"])
-        sheet.add(CSV, COLUMNS, ["recognised (%)", name, f"{100 * (answers == labels).float().mean():.5g}"])
+        RESULTS.add(["squared error", name, f"{error:.5g}"])
+        RESULTS.add(["recognised (%)", name, f"{100 * (answers == labels).float().mean():.5g}"])
 
 
 if __name__ == "__main__":

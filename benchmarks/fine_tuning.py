@@ -29,8 +29,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import sheet
 import torch
+from result_table import ResultTable
+from seeds import mean_with_interval
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
@@ -44,8 +45,8 @@ import vit_tutorial as vt
 from vit_tutorial.data.augment import Affine
 from vit_tutorial.train import schedule, set_rate
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["task", "way", "labels", "steps", "rate", "draw", "held_out", "test", "distorted", "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 DRAWS, LONG_DRAWS = 5, 1
 BATCH = 32
 SHORT = [  # 80 steps: task, way, labels per class, rates
@@ -191,8 +192,8 @@ def without_training(task: str, each: int, draw: int) -> None:
                 found[kind].append((scores[0], [f"{score:.4f}" for score in scores]))
         for kind, tried in found.items():
             known = [task, f"{kind}, {name}", each, 0, "-", draw]
-            if not sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
-                sheet.add(CSV, COLUMNS, [*known, *max(tried, key=lambda pair: pair[0])[1], "-"])
+            if not RESULTS.rows(**dict(zip(COLUMNS, known, strict=False))):
+                RESULTS.add([*known, *max(tried, key=lambda pair: pair[0])[1], "-"])
 
 
 def neighbours_of_copies(task: str, each: int, draw: int) -> None:
@@ -203,21 +204,21 @@ def neighbours_of_copies(task: str, each: int, draw: int) -> None:
     model = KNeighborsClassifier(1, metric="cosine")
     model.fit(torch.cat([x, *(bent(x) for _ in range(COPIES))]).flatten(1).numpy(), y.repeat(COPIES + 1).numpy())
     scores = [f"{model.score(x.flatten(1).numpy(), y.numpy()):.4f}" for x, y in list(splits.values())[1:]]
-    sheet.add(CSV, COLUMNS, [task, "k-NN, pixels, bent copies", each, 0, "-", draw, *scores, "-"])
+    RESULTS.add([task, "k-NN, pixels, bent copies", each, 0, "-", draw, *scores, "-"])
 
 
 def run_digits() -> None:
     for task, each, draw in itertools.product(("mirrored", "ordinary"), (2, 10, 100), range(DRAWS)):
-        if not sheet.read(CSV, task=task, way="k-NN, a block's patches", labels=each, draw=draw):
+        if not RESULTS.rows(task=task, way="k-NN, a block's patches", labels=each, draw=draw):
             without_training(task, each, draw)
     for task, draw in itertools.product(("mirrored", "ordinary"), range(DRAWS)):
-        if not sheet.read(CSV, task=task, way="k-NN, pixels, bent copies", draw=draw):
+        if not RESULTS.rows(task=task, way="k-NN, pixels, bent copies", draw=draw):
             neighbours_of_copies(task, 10, draw)
     for steps, plan, draws in ((560, BENDING, DRAWS), (80, SHORT, DRAWS), (560, LONG, LONG_DRAWS)):
         runs = [(task, way, each, rate) for task, way, each, rates in plan for rate in rates]
         for draw, (task, way, each, rate) in itertools.product(range(draws), runs):
-            if not sheet.read(CSV, task=task, way=way, labels=each, steps=steps, rate=rate, draw=draw):
-                sheet.add(CSV, COLUMNS, trained(task, way, each, steps, rate, draw))
+            if not RESULTS.rows(task=task, way=way, labels=each, steps=steps, rate=rate, draw=draw):
+                RESULTS.add(trained(task, way, each, steps, rate, draw))
 
 
 # ---- Photographs -----------------------------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ def run_photographs(folder: str) -> None:
         tokens = class_tokens(model, data["train_images"][pool.flatten()]).unflatten(0, (10, 260))
     y = {"held_out": data["validation_labels"][:300], "test": data["test_labels"][::16]}
     for each, draw in itertools.product((10, 50, 250), range(DRAWS)):
-        if sheet.read(CSV, task="photographs", labels=each, draw=draw):
+        if RESULTS.rows(task="photographs", labels=each, draw=draw):
             continue
         rows = torch.randperm(260, generator=torch.Generator().manual_seed(draw))[:each]
         x, labels = tokens[:, rows].flatten(0, 1), torch.arange(10).repeat_interleave(each)
@@ -257,7 +258,7 @@ def run_photographs(folder: str) -> None:
         ]
         best = max(fitted, key=lambda model: model.score(known["held_out"], y["held_out"]))
         scores = [f"{best.score(known[split], y[split]):.4f}" for split in ("held_out", "test")]
-        sheet.add(CSV, COLUMNS, ["photographs", "real ViT-S/14, frozen", each, 0, "-", draw, *scores, "-", "-"])
+        RESULTS.add(["photographs", "real ViT-S/14, frozen", each, 0, "-", draw, *scores, "-", "-"])
 
 
 # ---- The tables ------------------------------------------------------------------------------------------------------
@@ -266,14 +267,14 @@ def run_photographs(folder: str) -> None:
 def table() -> str:
     """Each way at the rate that is best on the images held out: percent over the draws."""
     runs: dict[tuple[str, ...], dict[str, list[dict[str, str]]]] = {}
-    for row in sheet.read(CSV):
+    for row in RESULTS.rows():
         by_rate = runs.setdefault(tuple(row[column] for column in ("task", "way", "labels", "steps")), {})
         by_rate.setdefault(row["rate"], []).append(row)
     lines = ["| task | way | labels per class | steps | rate | test | distorted |", "|---" * 7 + "|"]
     for key, by_rate in runs.items():
         best = max(by_rate, key=lambda rate: statistics.mean(float(row["held_out"]) for row in by_rate[rate]))
         columns = ("test",) if key[0] == "photographs" else ("test", "distorted")
-        cells = [sheet.interval([100 * float(row[column]) for row in by_rate[best]]) for column in columns]
+        cells = [mean_with_interval([100 * float(row[column]) for row in by_rate[best]]) for column in columns]
         lines.append(f"| {' | '.join([*key, best, *cells])} |")
     return "\n".join(lines)
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import sheet
 import torch
+from result_table import ResultTable
 from sklearn.model_selection import GridSearchCV  # type: ignore[import-untyped]
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.svm import SVC  # type: ignore[import-untyped]
@@ -26,8 +26,8 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial.train import fit, predict
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["recipe", "rate", "seed", "images", "mistakes", "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 EPOCHS = 20
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 SEARCH, COMPARE, FINAL, SPLITS = range(3), range(3, 23), range(5), range(10)  # seeds
@@ -104,14 +104,14 @@ def run(recipe: str, rate: float, seed: int, **changes: Any) -> None:
         logits, labels = predict(model, data)
         answers = logits.argmax(dim=1)
     mistakes = int((answers != labels).sum())
-    sheet.add(CSV, COLUMNS, [recipe, rate, seed, len(labels), mistakes, f"{time.process_time() - start:.1f}"])
+    RESULTS.add([recipe, rate, seed, len(labels), mistakes, f"{time.process_time() - start:.1f}"])
 
 
 def shares() -> dict[tuple[str, float, int], float]:
     """Mistakes in percent, by recipe, rate and seed."""
     return {
         (row["recipe"], float(row["rate"]), int(row["seed"])): 100 * int(row["mistakes"]) / int(row["images"])
-        for row in sheet.read(CSV)
+        for row in RESULTS.rows()
     }
 
 

@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import photographs
-import sheet
 import torch
+from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["model", "mistake", "images", "right", "only_without", "only_with", "logits"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> logits (B, K)
 
 
@@ -76,7 +76,7 @@ def add_rows(name: str, models: dict[str, Answer], images: Tensor, labels: Tenso
         off = ((logits - plain).abs().max() / plain.std()).item()
         rows.append([name, mistake, len(labels), int(right.sum()), *pair, f"{off:.2g}"])
     for row in rows:  # all or none, so that a model that is there is done
-        sheet.add(CSV, COLUMNS, row)
+        RESULTS.add(row)
 
 
 def with_table(model: vt.ViT, prepare: vt.data.Preprocessing, size: tuple[int, int], table: Tensor) -> Answer:
@@ -123,7 +123,7 @@ def tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> dict[str, dict[str,
 def measure(data: dict[str, Tensor], number: int) -> None:
     model, _, prepare = vt.load("photographs")
     images, labels = prepare(data["validation_images"][:number].float() / 255), data["validation_labels"][:number]
-    done = {row["model"] for row in sheet.read(CSV)}
+    done = {row["model"] for row in RESULTS.rows()}
     if "photographs" not in done:
         add_rows("photographs", variants(model), images, labels)
     pictures, truth = data["test_images"][::10].float() / 255, data["test_labels"][::10]
@@ -140,7 +140,7 @@ def interval(plus: int, minus: int, n: int) -> tuple[float, float]:
 
 def table() -> str:
     lines = ["| model | mistake | images | accuracy | costs, points | logits off by |", "|---|---|---|---|---|---|"]
-    for row in sheet.read(CSV):
+    for row in RESULTS.rows():
         n, right, lost, won = (int(row[column]) for column in ("images", "right", "only_without", "only_with"))
         cost, half = interval(lost, won, n)
         start = f"| {row['model']} | {row['mistake']} | {n} | {100 * right / n:.1f} % |"

@@ -15,16 +15,16 @@ import math
 import time
 from pathlib import Path
 
-import sheet
 import torch
+from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial.variants.modern import ModernAttention, ModernConfig, ModernViT
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["part", "steps", "rate", "seed", "validation", "test", "largest_score", "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 SIZES = {"image_size": 8, "patch_size": 2, "in_channels": 1, "num_classes": 10}
 SIZES |= {"dim": 32, "depth": 4, "num_heads": 2, "mlp_dim": 96}
 NORMED, SLOWER = "q and k normed", "a tenth of the rate"  # for the layers that make queries, keys and values
@@ -105,7 +105,7 @@ def share(model: ModernViT, images: Tensor, labels: Tensor) -> float:
 
 def make(part: str, steps: int, rate: float, seed: int) -> None:
     """One more row, unless it is there."""
-    if sheet.read(CSV, part=part, steps=steps, rate=rate, seed=seed):
+    if RESULTS.rows(part=part, steps=steps, rate=rate, seed=seed):
         return
     whole = vt.data.digits()
     (images, labels), (test, truth) = whole.train.batch(), whole.test.batch()
@@ -116,7 +116,7 @@ def make(part: str, steps: int, rate: float, seed: int) -> None:
     shares = (share(model, images[1200:], labels[1200:]), share(model, test, truth))
     score = largest_score(model, images[1200:])
     found = [*(f"{value:.4f}" for value in shares), f"{score:.3g}", f"{seconds:.1f}"]
-    sheet.add(CSV, COLUMNS, [part, steps, rate, seed, *found])
+    RESULTS.add([part, steps, rate, seed, *found])
 
 
 def main() -> None:

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import sheet
 import torch
+from result_table import ResultTable
+from seeds import best_of_growing_grid
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,9 +34,11 @@ from vit_tutorial.data.augment import Affine
 from vit_tutorial.train import schedule
 from vit_tutorial.variants.positions import Kind, Place, PositionConfig, PositionViT
 
-CSV = Path(__file__).with_suffix(".csv")
-FRAMED = Path(__file__).with_name("positions_framed.csv")
 COLUMNS = ["data", "kind", "place", "rate", "factor", "seed", "split", "parameters", "accuracy", "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
+FRAMED = ResultTable(
+    Path(__file__).with_name("positions_framed.csv"), ["model", "epochs", "seed", "change", "accuracy"]
+)
 CNN = Literal["CNN"]
 WAYS: list[tuple[Kind | CNN, Place]] = [
     ("none", "once"),
@@ -83,7 +86,7 @@ def longer() -> None:
     ]
     for seed, (kind, place, factor) in itertools.product(range(LONG_SEEDS), ways):
         if seed not in accuracies(task.name, kind, place, COMMON[0], factor, "test"):
-            sheet.add(CSV, COLUMNS, run(task, kind, place, COMMON[0], factor, seed, "test"))
+            RESULTS.add(run(task, kind, place, COMMON[0], factor, seed, "test"))
 
 
 def untrained(task: Task, kind: Kind | CNN, place: Place) -> nn.Module:
@@ -159,7 +162,7 @@ def measure(model: nn.Module, normalised: Callable[[Tensor], Tensor], images: Te
 
 def accuracies(data: str, kind: str, place: str, rate: float, factor: float, split: str) -> dict[int, float]:
     """{seed: accuracy in percent} of the runs that are done."""
-    rows = sheet.read(CSV, data=data, kind=kind, place=place, rate=rate, factor=factor, split=split)
+    rows = RESULTS.rows(data=data, kind=kind, place=place, rate=rate, factor=factor, split=split)
     return {int(row["seed"]): 100 * float(row["accuracy"]) for row in rows}
 
 
@@ -169,7 +172,7 @@ def needed(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: floa
     seeds = range(100, 100 + search_seeds) if split == "validation" else range(SEEDS)
     for seed in seeds:
         if seed not in accuracies(task.name, kind, place, rate, factor, split):
-            sheet.add(CSV, COLUMNS, run(task, kind, place, rate, factor, seed, split))
+            RESULTS.add(run(task, kind, place, rate, factor, seed, split))
     return statistics.mean(accuracies(task.name, kind, place, rate, factor, split).values())
 
 
@@ -182,10 +185,10 @@ def own_rates(task: Task, kind: Kind | CNN, place: Place) -> tuple[float, float]
     def by_factor(factor: float) -> float:
         return needed(task, kind, place, rate, factor, "validation")
 
-    rate = sheet.search(RATES, by_rate, lambda best, side: best * 2.0**side)
+    rate = best_of_growing_grid(RATES, by_rate, lambda best, side: best * 2.0**side)
     if kind not in ("1d", "relative"):
         return rate, 1.0
-    return rate, sheet.search(FACTORS, by_factor, lambda best, side: best * 4.0**side)
+    return rate, best_of_growing_grid(FACTORS, by_factor, lambda best, side: best * 4.0**side)
 
 
 def framed(epochs: int, seeds: int) -> None:
@@ -220,7 +223,7 @@ def framed(epochs: int, seeds: int) -> None:
         ("CNN", "CNN", "once", x.__getitem__),
     ]
     for seed, (name, kind, place, batch) in itertools.product(range(seeds), models):
-        if sheet.read(FRAMED, model=name, epochs=epochs, seed=seed):
+        if FRAMED.rows(model=name, epochs=epochs, seed=seed):
             continue
         torch.manual_seed(seed)
         model = untrained(task, kind, place)
@@ -231,7 +234,7 @@ def framed(epochs: int, seeds: int) -> None:
             with torch.inference_mode():
                 right = [(model(part).argmax(dim=1) == truth).double().mean().item() for part in images]
             row = [name, epochs, seed, change, f"{statistics.mean(right):.4f}"]
-            sheet.add(FRAMED, ["model", "epochs", "seed", "change", "accuracy"], row)
+            FRAMED.add(row)
 
 
 def cnn() -> nn.Module:

@@ -22,8 +22,8 @@ from pathlib import Path
 import fewer
 import numpy as np
 import real_features
-import sheet
 import torch
+from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -32,8 +32,8 @@ from vit_tutorial.data.real_features import GRID
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import FewerTokens
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["photograph", "way", "r", "tokens", "operations", "colours", "mask"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 PER_BLOCK = (19, 38, 57, 76, 95, 104)  # r
 SIDES = (34, 31, 28, 24, 20, 16)  # of the smaller picture, in patches
 SHOWN = ("cat", "hopper")  # photographs of the slider
@@ -132,7 +132,7 @@ def painted(full: Tensor, z: Tensor) -> Tensor:
 
 def main() -> None:
     torch.set_num_threads(1)
-    CSV.unlink(missing_ok=True)
+    RESULTS.path.unlink(missing_ok=True)
     published, preprocess = real_features.load_model(real_features.onnx_file())
     model = real_features.plain(published)
     config, state = model.config, model.state_dict()
@@ -158,10 +158,10 @@ def main() -> None:
         for way, r, left, macs, z in forms:
             share, colours = macs / vt.count_macs(config), colours_left(full[name], z)
             row = [name, way, r, left, f"{share:.3f}", f"{colours:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]
-            sheet.add(CSV, COLUMNS, row)
+            RESULTS.add(row)
             pictures.setdefault(f"{name} {way}", []).append(painted(full[name], z))
     arrays = {key: torch.stack(parts).numpy() for key, parts in pictures.items() if key.split()[0] in SHOWN}
-    np.savez_compressed(CSV.with_suffix(".npz"), **arrays)
+    np.savez_compressed(RESULTS.path.with_suffix(".npz"), **arrays)
 
 
 if __name__ == "__main__":

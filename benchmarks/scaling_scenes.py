@@ -25,8 +25,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import sheet
 import torch
+from result_table import ResultTable
+from seeds import best_of_growing_grid
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -35,10 +36,10 @@ from vit_tutorial import train
 from vit_tutorial.analysis import scaling
 from vit_tutorial.data import scenes
 
-HERE = Path(__file__).parent
-CSV, PREDICTION = HERE / "scaling_scenes.csv", HERE / "scaling_scenes.json"
+PREDICTION = Path(__file__).with_suffix(".json")
 MEASURED = ["loss", "accuracy", "unseen_loss", "unseen_accuracy"]
 COLUMNS = ["part", "size", "budget", "rate", "seed", "parameters", "macs", "images", *MEASURED, "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 # width x depth
 SIZES = {"8 x 1": (8, 1), "16 x 1": (16, 1), "24 x 2": (24, 2), "40 x 2": (40, 2), "64 x 3": (64, 3)}
 BUDGETS = (0.7, 2.0, 6.0)  # billions of multiply-accumulates
@@ -97,7 +98,7 @@ def again(pixels: Tensor, times: int) -> Tensor:
 def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple[Tensor, ...]) -> None:
     """One row, unless it is there: so many steps as the budget pays for, a warm-up, a cosine."""
     known = [part, size, budget, rate, seed]
-    if sheet.read(CSV, part=part, size=size, budget=budget, rate=rate, seed=seed):
+    if RESULTS.rows(part=part, size=size, budget=budget, rate=rate, seed=seed):
         return
     config, begin = config_of(size), time.process_time()
     macs = vt.count_macs(config)
@@ -127,12 +128,12 @@ def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple
         measured += [f"{lost:.4f}", f"{right:.4f}"]
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     numbers = [parameters, macs, steps * BATCH, *measured, f"{time.process_time() - begin:.1f}"]
-    sheet.add(CSV, COLUMNS, [*known, *numbers])
+    RESULTS.add([*known, *numbers])
 
 
 def tried_rates(size: str) -> dict[float, float]:
     """The loss of each rate that was tried."""
-    rows = sheet.read(CSV, part="rates", size=size, budget=RATES_AT.get(size, RATES_ELSE))
+    rows = RESULTS.rows(part="rates", size=size, budget=RATES_AT.get(size, RATES_ELSE))
     return {float(row["rate"]): float(row["loss"]) for row in rows}
 
 
@@ -143,7 +144,7 @@ def tune(size: str, data: tuple[Tensor, ...]) -> None:
         one("rates", size, RATES_AT.get(size, RATES_ELSE), rate, RATES_SEED, data)
         return -tried_rates(size)[rate]
 
-    sheet.search(RATES, score, lambda best, side: best * 2.0**side)
+    best_of_growing_grid(RATES, score, lambda best, side: best * 2.0**side)
 
 
 def best_rate(size: str) -> float:
@@ -159,7 +160,7 @@ def predict() -> None:
     if PREDICTION.exists():
         raise SystemExit(f"{PREDICTION.name} is written: a prediction isn't changed afterwards")
     losses: dict[float, dict[str, list[float]]] = {}
-    for row in sheet.read(CSV, part="before"):
+    for row in RESULTS.rows(part="before"):
         losses.setdefault(float(row["budget"]), {}).setdefault(row["size"], []).append(float(row["loss"]))
     best = {budget: min(by, key=lambda size: statistics.mean(by[size])) for budget, by in losses.items()}
     pairs = [(budget, loss) for budget, size in best.items() for loss in losses[budget][size]]

@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-import sheet
 import torch
 from photographs import read
+from result_table import ResultTable
+from seeds import mean_with_interval
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from torch import Tensor
@@ -36,8 +37,8 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial.variants import selfsup
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["part", "way", "reading", "labels", "seed", "penalty", "held_out", "test"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 LABELS, MOST = (10, 50, 250), 250  # per class
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)  # of features about 1 long
 SIDE, WORDS = 6, 400  # of a patch, in the dictionary
@@ -171,7 +172,7 @@ def reading_of(name: str) -> str:
     """The block and the pooling that were best on the photographs held out."""
     if len(READINGS[name]) == 1:
         return READINGS[name][0]
-    return max(sheet.read(CSV, part="reading", way=name), key=lambda row: float(row["held_out"]))["reading"]
+    return max(RESULTS.rows(part="reading", way=name), key=lambda row: float(row["held_out"]))["reading"]
 
 
 def run(folder: str, seeds: int, names: list[str]) -> None:
@@ -181,7 +182,7 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
         if seed == 100 and len(READINGS[name]) == 1:
             continue
         part, counts = ("reading", (50,)) if seed == 100 else ("probe", LABELS)
-        done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
+        done = {tuple(row[column] for column in COLUMNS[:5]) for row in RESULTS.rows()}
         readings = READINGS[name] if seed == 100 else (reading_of(name),)
         keys = [(part, name, reading, str(each), str(seed)) for reading in readings for each in counts]
         if not set(keys) - done:
@@ -191,23 +192,23 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
             if key not in done:
                 one = {split: features[key[2]] for split, features in X.items()}
                 held, penalty, test = max(probe(one, int(key[3]), seed, data), key=lambda triple: triple[0])
-                sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
+                RESULTS.add([*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
 def report() -> None:
     """Test accuracies, and the painter's lead, paired by seed."""
     scores: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in READINGS}
-    for row in sheet.read(CSV, part="probe"):
+    for row in RESULTS.rows(part="probe"):
         scores[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for name, by in scores.items():
-        cells = (sheet.interval(list(by[each].values())) for each in LABELS)
+        cells = (mean_with_interval(list(by[each].values())) for each in LABELS)
         print(f"| {name}: {reading_of(name)} | " + " | ".join(cells) + " |")
     for name, by in scores.items():
         if name != "painter":
             pairs = ([right - by[each][seed] for seed, right in scores["painter"][each].items()] for each in LABELS)
-            print(f"| painter − {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
+            print(f"| painter − {name} | " + " | ".join(map(mean_with_interval, pairs)) + " |")
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
-import sheet
 import torch
 from PIL import Image
+from result_table import ResultTable
 from torch import Tensor, nn
 
 import vit_tutorial as vt
@@ -40,11 +40,15 @@ from vit_tutorial.weights import LoadedModel
 
 Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 
-HERE = Path(__file__).parent
-ACCURACY, BITS, REAL = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_real"))
 MEASURED = ["cosine", "smallest_cosine", "matches"]
-REAL_COLUMNS = ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)]
 PAIRED = ["images", "right", "only_torch", "only_this"]
+HERE = Path(__file__).parent
+ACCURACY = ResultTable(HERE / "ship.csv", ["model", "form", "bytes", *PAIRED, "largest_off"])
+BITS = ResultTable(HERE / "ship_bits.csv", ["model", "what", "scale", "bits", *PAIRED])
+REAL = ResultTable(
+    HERE / "ship_real.csv",
+    ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)],
+)
 CONVOLUTIONS = {
     "op_types_to_quantize": ["Conv"],
     "per_channel": True,
@@ -145,16 +149,16 @@ def accuracy(folder: str | None) -> None:
     some = torch.stack([split[i][0] for i in range(0, len(split), len(split) // 100)][:100])
     with tempfile.TemporaryDirectory() as files:
         for form, answer, size in forms(trained, Path(files), trained.preprocess(some)):
-            if not sheet.read(ACCURACY, form=form):
+            if not ACCURACY.rows(form=form):
                 logits = logits_of(answer, images)
                 off = (logits - expected).abs().max() / expected.abs().max()
                 row = ["cifar10", form, size, *pair_counts(expected, logits, labels), f"{off:.2g}"]
-                sheet.add(ACCURACY, ["model", "form", "bytes", *PAIRED, "largest_off"], row)
+                ACCURACY.add(row)
 
 
 def bits(folder: str | None) -> None:
     """Weights or activations of all linear layers of "photographs", with one scale or one for each row."""
-    done = {(row["what"], row["scale"], int(row["bits"])) for row in sheet.read(BITS)}
+    done = {(row["what"], row["scale"], int(row["bits"])) for row in BITS.rows()}
     model, _, prepare = vt.load("photographs")
     images, labels = (part[::10] for part in held_out("photographs", folder))  # 1,000: a folder is class by class
     images = prepare(images)
@@ -166,7 +170,7 @@ def bits(folder: str | None) -> None:
                     few_bits = partial(fake_quantise, bits=number, per_row=scale == "row")
                     logits = logits_of(rounded_copy(model, what, few_bits), images)
                     row = ["photographs", what, scale, number, *pair_counts(expected, logits, labels)]
-                    sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
+                    BITS.add(row)
 
 
 def rounded_copy(model: nn.Module, what: str, few_bits: Callable[[Tensor], Tensor]) -> nn.Module:
@@ -204,7 +208,7 @@ def real(folder: str) -> None:
                 rounded = patches_of(model, images)
                 cosine = (exact * rounded).sum(dim=2)  # (B, N)
                 row += [f"{cosine.median():.4f}", f"{cosine.min():.4f}", f"{same_matches(exact, rounded):.3f}"]
-            sheet.add(REAL, REAL_COLUMNS, row)
+            REAL.add(row)
 
 
 def patches_of(model: vt.ViT, images: Tensor) -> Tensor:

@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import sheet
 import torch
 from photographs import read
+from result_table import ResultTable
+from seeds import best_of_growing_grid, mean_with_interval
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,8 +31,8 @@ import vit_tutorial as vt
 from vit_tutorial import train
 from vit_tutorial.variants.resnet import ResNet
 
-CSV = Path(__file__).parent / "steps_pictures.csv"
 COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 MODELS = ("ResNet", "ViT", "MLP")
 BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
@@ -132,19 +133,19 @@ def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, see
     """One row, unless it is there."""
     pictures, steps = size
     known = [data, part, name, pictures, steps, rate, seed]
-    if sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
+    if RESULTS.rows(**dict(zip(COLUMNS, known, strict=False))):
         return
     begin, model = time.process_time(), model_of(data, name, seed)
     splits = {key: (shuffled(images, data, seed), labels) for key, (images, labels) in splits.items()}
     fit(model, few(splits["train"], pictures, seed), steps, rate, seed)
     held = f"{accuracy(model, splits['validation']):.4f}"
     test = "" if part == "rates" else f"{accuracy(model, splits['test']):.4f}"
-    sheet.add(CSV, COLUMNS, [*known, held, test, f"{time.process_time() - begin:.1f}"])
+    RESULTS.add([*known, held, test, f"{time.process_time() - begin:.1f}"])
 
 
 def held_out(data: str, name: str, size: tuple[int, int]) -> dict[float, float]:
     """Accuracy on what was held out, in percent, by rate."""
-    rows = sheet.read(CSV, data=data, part="rates", model=name, pictures=size[0], steps=size[1])
+    rows = RESULTS.rows(data=data, part="rates", model=name, pictures=size[0], steps=size[1])
     return dict(sorted((float(row["rate"]), 100 * float(row["held_out"])) for row in rows))
 
 
@@ -161,7 +162,7 @@ def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
         one(data, "rates", name, size, rate, RATES_SEED, splits)
         return held_out(data, name, size)[rate]
 
-    sheet.search(RATES[plain(data)], score, lambda best, side: best * 2.0**side)
+    best_of_growing_grid(RATES[plain(data)], score, lambda best, side: best * 2.0**side)
 
 
 def run(folder: str, only: str, seeds: int) -> None:
@@ -176,7 +177,7 @@ def run(folder: str, only: str, seeds: int) -> None:
 
 def tested(data: str, name: str, pictures: int, steps: int) -> dict[str, float]:
     """By seed: test accuracy in percent."""
-    rows = sheet.read(CSV, data=data, part="table", model=name, pictures=pictures, steps=steps)
+    rows = RESULTS.rows(data=data, part="table", model=name, pictures=pictures, steps=steps)
     return {row["seed"]: 100 * float(row["test"]) for row in rows}
 
 
@@ -188,7 +189,7 @@ def table() -> str:
         for size in SIZES[data]:
             by = {name: tested(data + how * (name != "MLP"), name, *size) for name in MODELS}
             ahead = [[one - by[name][seed] for seed, one in by["ResNet"].items()] for name in MODELS[1:]]
-            cells = [sheet.interval(values) for values in [list(found.values()) for found in by.values()] + ahead]
+            cells = [mean_with_interval(values) for values in [list(found.values()) for found in by.values()] + ahead]
             lines.append(f"| {data}{how}, {size[0]:,} in {size[1]:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

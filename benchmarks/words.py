@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import sheet
 import torch
+from result_table import ResultTable
+from seeds import mean_with_interval
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -36,9 +37,9 @@ from vit_tutorial import train
 from vit_tutorial.data import scenes
 from vit_tutorial.variants import words
 
-CSV = Path(__file__).with_suffix(".csv")
 MEASURED = ["shown_figure", "shown_colour", "shown", "new_figure", "new_colour", "new"]
 COLUMNS = ["way", "steps", "seed", "step", *MEASURED, "cpu_seconds"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 PROMPTS = (
     "a {colour} {figure}",
     "a {figure} in {colour}",
@@ -163,7 +164,7 @@ def right(said: Tensor, numbers: Tensor) -> list[float]:
 
 def run(way: str, steps: int, seed: int) -> None:
     """The rows of a run, unless they are there."""
-    if sheet.read(CSV, way=way, steps=steps, seed=seed, step=steps):
+    if RESULTS.rows(way=way, steps=steps, seed=seed, step=steps):
         return
     images, numbers, test_images, test_numbers = scenes_of(seed)
     new, begin = torch.isin(test_numbers, left_out(seed)), time.process_time()
@@ -174,21 +175,19 @@ def run(way: str, steps: int, seed: int) -> None:
             said = combinations(model, test_images)
             shares = [*right(said[~new], test_numbers[~new]), *right(said[new], test_numbers[new])]
             spent = time.process_time() - begin
-            sheet.add(CSV, COLUMNS, [way, steps, seed, step, *(f"{x:.4f}" for x in shares), f"{spent:.0f}"])
+            RESULTS.add([way, steps, seed, step, *(f"{x:.4f}" for x in shares), f"{spent:.0f}"])
 
 
 def report() -> None:
     """Accuracies on test scenes, by way and moment."""
     print("| way | steps | step | seeds | shown | new | new, minus captions |\n|---" + "|---" * 6 + "|")
     for way, (steps, step) in itertools.product(WAYS, [(n, moment) for n, some in MOMENTS.items() for moment in some]):
-        by_way = {
-            name: {row["seed"]: row for row in sheet.read(CSV, way=name, steps=steps, step=step)} for name in WAYS
-        }
+        by_way = {name: {row["seed"]: row for row in RESULTS.rows(way=name, steps=steps, step=step)} for name in WAYS}
         rows = by_way[way]
         shown, new = ([100 * float(row[name]) for row in rows.values()] for name in ("shown", "new"))
         both = rows.keys() & by_way[CAPTIONS].keys()
         less = [100 * (float(rows[seed]["new"]) - float(by_way[CAPTIONS][seed]["new"])) for seed in both]
-        cells = [sheet.interval(values) if values else "–" for values in (shown, new, less)]
+        cells = [mean_with_interval(values) if values else "–" for values in (shown, new, less)]
         print(f"| {way} | {steps} | {step} | {len(rows)} | {' | '.join(cells)} |")
 
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import sheet
 import torch
 import words as single
+from result_table import ResultTable
 from torch import Tensor, nn
 
 from vit_tutorial.variants import words
 
-CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["seed", "way", "steps", "sides", "colours", "another colour"]
+RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 C = single.C
 ONE = single.captions(single.PROMPTS[0])
 VOCABULARY = words.Vocabulary([f"{ONE[0]} left of {scene}" for scene in ONE])
@@ -77,7 +77,7 @@ def main() -> None:
         seen, test = (embedded(clip, images), numbers), (embedded(clip, test_images), test_numbers)
         for way, steps in itertools.product(("as it is", "no positions", "added"), (150, 1050)):
             found = order(seed, way, steps, seen, test)
-            sheet.add(CSV, COLUMNS, [seed, way, steps, *(f"{share:.1f}" for share in found)])
+            RESULTS.add([seed, way, steps, *(f"{share:.1f}" for share in found)])
 
 
 if __name__ == "__main__":
