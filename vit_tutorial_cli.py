@@ -13,8 +13,10 @@ import importlib
 import io
 import platform
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn, TextIO
 
 import tyro
@@ -83,12 +85,17 @@ def options_of(name: str, words: Sequence[str]) -> Any:
 
 
 def train_options(words: Sequence[str]) -> tuple[TrainOptions, Recipe]:
-    """The options and the recipe of a training; its defaults are those of --data, --weights, --freeze and --epochs."""
+    """The options and the recipe of a training.
+
+    tyro needs the defaults before it parses, and they depend on --data, --weights, --freeze and --epochs: so these are
+    looked for first.
+    """
     first = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     first.add_argument("--data", default="digits")
     first.add_argument("--weights")
     first.add_argument("--freeze", action="store_true")
     first.add_argument("--epochs", type=int)
+    first.add_argument("--batch-size", "--batch_size")
     try:
         chosen, _ = first.parse_known_args(words)
     except argparse.ArgumentError:  # tyro finds it again, and says so
@@ -101,7 +108,7 @@ def train_options(words: Sequence[str]) -> tuple[TrainOptions, Recipe]:
         The defaults shown are those of the data set named by --data, or those of fine-tuning. Several processes:
         accelerate launch -m vit_tutorial.train ... (the same arguments).
         """
-        return run, recipe
+        return replace(run, batch_size_given=chosen.batch_size is not None), recipe
 
     options = tyro.cli(train, prog="vit-tutorial train", args=words, config=STYLE)
     with exit_status("train"):
@@ -115,6 +122,8 @@ def exit_status(command: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
+        if not _is_refusal(error):
+            raise
         _stop(2, error)
     except (FloatingPointError, OSError, ImportError, MemoryError) as error:
         _stop(1, error)
@@ -123,8 +132,15 @@ def exit_status(command: str) -> Iterator[None]:
             raise
         _stop(1, error)
     except KeyboardInterrupt:
-        print("stopped" + ": the same command with --resume continues" * (command == "train"), file=sys.stderr)
+        hint = ": the same command with --resume continues" if command == "train" else ""
+        print(f"stopped{hint}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether this package raised the error. One from inside a library is a mistake of ours: it keeps its traceback."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals["__name__"]).startswith("vit_tutorial")
 
 
 def _stop(status: int, error: Exception) -> NoReturn:

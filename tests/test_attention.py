@@ -136,6 +136,8 @@ def test_initialisation_is_xavier_uniform_for_each_square_matrix():
 def test_heads_that_do_not_divide_the_width_are_refused(refuses, heads):
     with refuses(ValueError, "width 12", f"{heads} heads", "[1, 2, 3, 4, 6, 12]"):
         MultiHeadSelfAttention(12, heads)
+    with refuses(TypeError, "num_heads must be an int", f"'{heads}'"):
+        MultiHeadSelfAttention(12, str(heads))
 
 
 @pytest.mark.parametrize("name", ["attention_dropout", "dropout"])

@@ -51,9 +51,8 @@ def test_the_options_are_handed_to_the_command_s_room(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
-        (ValueError("a\n  b"), 2, "error: a b"),
         (OSError(28, "No space left", "file"), 1, "error: file: No space left"),
-        (FloatingPointError("nan"), 1, "error: nan"),
+        (FloatingPointError("a\n  b"), 1, "error: a b"),
         (torch.OutOfMemoryError("memory"), 1, "error: memory"),
         (KeyboardInterrupt(), 1, "stopped"),
     ],
@@ -66,6 +65,12 @@ def test_errors_are_one_line_and_a_status(monkeypatch, capsys, error, status, te
     with pytest.raises(SystemExit) as caught:
         cli.main(["predict", "photo.png", "--weights", "shapes"])
     assert (caught.value.code, capsys.readouterr().err) == (status, f"{text}\n")
+
+
+def test_a_mistake_in_a_library_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("vit_tutorial.predict.command.run", lambda _: torch.nn.LayerNorm(3)(torch.ones(2).numpy()))
+    with pytest.raises(TypeError):
+        cli.main(["predict", "photo.png", "--weights", "shapes"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vit_tutorial import count_parameters, data
+from vit_tutorial import count_parameters, data, load
 from vit_tutorial.data import augment
 from vit_tutorial.patches import as_pair
 
@@ -104,13 +104,19 @@ def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
 # --- load ----------------------------------------------------------------------------------------------------------
 
 
-def test_load_refuses(refuses, tmp_path):
+def test_load_refuses(refuses, tmp_path, monkeypatch):
+    (tmp_path / "train-0.tar").touch()
+    monkeypatch.chdir(tmp_path)
+    with refuses(ValueError, "'' is neither a data set nor a folder"):
+        data.load("")
     with refuses(ValueError, "'mnist'", "digits, shapes, cifar10, a folder", "folder"):
         data.load("mnist")
     with refuses(ValueError, "digits", "(8, 8)", "image_size=32"):
         data.load("digits", image_size=32)
     with refuses(ValueError, "digits", "test split of its own", "test_fraction=0.2"):
         data.load("digits", test_fraction=0.2)
+    with refuses(ValueError, "the model takes images of (32, 32)", "image_size=64"):
+        data.load(str(tmp_path), image_size=64, preprocess=load("photographs").preprocess)
 
 
 # --- one entry per data set ----------------------------------------------------------------------------------------

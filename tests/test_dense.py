@@ -63,6 +63,7 @@ def test_head_learns_where_a_linear_head_can():
     assert torch.equal(head(features).argmax(dim=1), targets)
     again = dense.fit_head(features, pixels, 3, steps=100)
     assert torch.equal(head.linear.weight, again.linear.weight)
+    assert dense.fit_head(features.to("meta"), pixels.to("meta"), 3, steps=1).linear.weight.is_meta  # features' device
 
 
 def test_a_hidden_layer_learns_what_no_line_separates():

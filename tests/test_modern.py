@@ -223,7 +223,9 @@ def test_fields_that_do_not_go_together(changes, words, refuses):
         tiny(**changes)
 
 
-def test_registers_are_counted(refuses):
+def test_numbers_have_their_type(refuses):
+    with refuses(TypeError, "layer_scale must be a number", "'a'"):
+        tiny(layer_scale="a")
     with refuses(TypeError, "registers must be an int", "1.5"):
         tiny(registers=1.5)
 

@@ -106,6 +106,11 @@ def test_a_causal_tower_does_not_see_later_words():
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
+def test_a_tower_has_heads(refuses):
+    with refuses(ValueError, "num_heads must be at least 1, got 0"):
+        TextConfig(num_heads=0)
+
+
 def change_text(folder, **changes):
     config = json.loads((folder / "config.json").read_text())
     config["text_config"] |= changes

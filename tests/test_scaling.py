@@ -120,8 +120,9 @@ def test_runs_that_fix_no_law_are_refused(refuses, cost, losses, words):
 def test_other_refusals(refuses):
     with refuses(ValueError, "3 runs", "at least 4"):
         predict([1, 2, 3], [3, 2, 1], 4)
-    with refuses(ValueError, "positive", "-1"):
-        scale_config(BASE, -1)
+    for factor in (-1, math.inf):
+        with refuses(ValueError, "positive, finite", str(factor)):
+            scale_config(BASE, factor)
 
 
 # ---- Figures -----------------------------------------------------------------------------------------------------

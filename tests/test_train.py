@@ -76,6 +76,7 @@ def test_schedule_in_closed_form():
     assert 0 < rate(109) < 0.001
     assert train.schedule(0, steps=5, warmup=0) == 1.0
     assert train.schedule(4, steps=5, warmup=5) == 1.0
+    assert train.schedule(5, steps=5, warmup=5) == 0.0
 
 
 def test_what_decays():
@@ -162,6 +163,8 @@ def test_predict_and_evaluate(data):
         assert_close(logits, by_hand, rtol=0, atol=1e-5)
     assert len(train.predict(model, data, split="train")[1]) == 26
     assert torch.equal(train.predict(model, data, part=slice(1, None, 2))[1], expected[1::2])
+    nothing = train.predict(model, data, part=slice(1000, None))
+    assert [tuple(x.shape) for x in nothing] == [(0, len(data.classes)), (0,)]
     accuracy = (by_hand.argmax(1) == expected).float().mean().item()
     loss = F.cross_entropy(by_hand, expected).item()
     assert train.evaluate(model, data) == pytest.approx({"test_loss": loss, "test_accuracy": accuracy})

@@ -355,6 +355,13 @@ def test_fine_tuning_reads_the_checkpoint_once_and_changes_the_head(grounds, tmp
     assert (tmp_path / "mistakes.html").read_text("utf-8").count("<li>") == 16 - round(16 * accuracy)
 
 
+def test_a_batch_size_that_was_typed_stays(grounds, tmp_path, run):
+    words = ["--data", grounds, "--weights", "photographs", "--epochs", "1", "--freeze", "--out", tmp_path]
+    status, _, err = run(*words, "--batch-size", "32")  # the default's number
+    assert status == 0
+    assert "1 epoch of 1 step, 1 in all, of 32 images" in err
+
+
 def test_the_same_classes_go_on_with_their_head(tmp_path, run):
     words = ["--data", "digits", "--weights", "digits", "--epochs", "1", "--freeze", "--learning-rate", "1e-9"]
     status, _, _ = run(*words, "--out", tmp_path)

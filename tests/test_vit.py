@@ -176,11 +176,12 @@ def test_sizes_are_pairs_whatever_they_were_given_as():
     assert len({config, ViTConfig(image_size=(224, 160), patch_size=(16, 8))}) == 1
 
 
-def test_numpy_s_whole_numbers_become_ints():
+def test_numpy_s_numbers_become_python_s():
     sizes = {"image_size": 16, "patch_size": 8, "dim": 16, "depth": 3, "num_heads": 2}
-    config = ViTConfig(**{name: np.int64(value) for name, value in sizes.items()})
-    assert config == ViTConfig(**sizes)
+    config = ViTConfig(**{name: np.int64(value) for name, value in sizes.items()}, dropout=np.float32(0.5))
+    assert config == ViTConfig(**sizes, dropout=0.5)
     assert type(config.image_size[0]) is type(config.dim) is int
+    assert type(config.dropout) is float
 
 
 def test_frozen_hashable_replaceable_and_picklable():

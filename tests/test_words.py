@@ -35,6 +35,8 @@ def test_a_vocabulary_refuses_what_it_does_not_know(refuses):
         vocabulary(["a red ring"])
     with refuses(ValueError, "5 words", "has 4"):
         vocabulary(["a ring is a ring"])
+    with refuses(TypeError, "a list of texts", "'abc'"):
+        words.Vocabulary("abc")
     with refuses(ValueError, "at least one word"):
         words.Vocabulary(["", " "])
 

@@ -1,5 +1,7 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
+from numbers import Integral, Real
+
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -44,7 +46,7 @@ class MultiHeadSelfAttention(nn.Module):
 
     Raises:
         ValueError: D not divisible by h, or a probability outside [0, 1).
-        TypeError: a probability that isn't a number.
+        TypeError: h that isn't an int, or a probability that isn't a number.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -54,17 +56,17 @@ class MultiHeadSelfAttention(nn.Module):
         self, dim: int, num_heads: int, *, qkv_bias: bool = True, attention_dropout: float = 0.0, dropout: float = 0.0
     ) -> None:
         super().__init__()
+        if not isinstance(num_heads, Integral):
+            raise TypeError(f"num_heads must be an int, got {num_heads!r}")
         if num_heads < 1 or dim % num_heads:
             good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
-        check_probability(attention_dropout, "attention_dropout")
-        check_probability(dropout, "dropout")
-        self.num_heads = num_heads
-        self.attention_dropout = attention_dropout
+        self.num_heads = int(num_heads)
+        self.attention_dropout = as_probability(attention_dropout, "attention_dropout")
         # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(as_probability(dropout, "dropout"))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -113,14 +115,16 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
 
 
-def check_probability(value: float, name: str) -> None:
-    """Raise a TypeError or ValueError unless 0 <= value < 1; ``name`` is what the error calls it."""
-    check_number(value, name)
-    if not 0.0 <= value < 1.0:
+def as_probability(value: float, name: str) -> float:
+    """A number in [0, 1) as a float; ``name`` is what an error calls it."""
+    probability = as_number(value, name)
+    if not 0.0 <= probability < 1.0:
         raise ValueError(f"{name} is a probability in [0, 1), got {value}: 0.0 switches it off")
+    return probability
 
 
-def check_number(value: float, name: str) -> None:
-    """Raise a TypeError for anything but an int or a float; ``name`` is what the error calls it."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+def as_number(value: float, name: str) -> float:
+    """A number, NumPy's kind included, as a float; ``name`` is what an error calls it."""
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
+    return float(value)

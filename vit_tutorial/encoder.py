@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from vit_tutorial.attention import MultiHeadSelfAttention, check_probability
+from vit_tutorial.attention import MultiHeadSelfAttention, as_probability
 from vit_tutorial.mlp import MLP, Gelu
 
 
@@ -18,8 +18,7 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        check_probability(p, "p")
-        self.p = p
+        self.p = as_probability(p, "p")
 
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast
 
 from torch import Tensor, nn
 
-from vit_tutorial.attention import check_number, check_probability
+from vit_tutorial.attention import as_number, as_probability
 from vit_tutorial.embeddings import Embeddings, Position, check_sincos_dim
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.mlp import Gelu
@@ -54,8 +54,8 @@ class ViTConfig:
     pool: Pool = "cls"  # or "mean": no class token then
 
     def __post_init__(self) -> None:
-        # Sizes become pairs here, so that all other code reads (height, width), and counts Python's ints. A frozen
-        # dataclass has no other setter.
+        # Sizes become pairs here, so that all other code reads (height, width), and NumPy's numbers become Python's,
+        # which JSON can hold. A frozen dataclass has no other setter.
         object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
         object.__setattr__(self, "patch_size", as_pair(self.patch_size, "patch_size"))
         grid_shape(self.image_size, self.patch_size)
@@ -65,8 +65,8 @@ class ViTConfig:
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
         for name in ("dropout", "attention_dropout", "drop_path"):
-            check_probability(getattr(self, name), name)
-        check_number(self.norm_eps, "norm_eps")
+            object.__setattr__(self, name, as_probability(getattr(self, name), name))
+        object.__setattr__(self, "norm_eps", as_number(self.norm_eps, "norm_eps"))
         if not 0.0 < self.norm_eps < math.inf:
             raise ValueError(f"norm_eps must be positive and finite, got {self.norm_eps}: the paper's code has 1e-6")
         check_choice(self.gelu, "gelu", Gelu)

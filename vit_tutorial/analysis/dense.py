@@ -117,13 +117,13 @@ def fit_head(
     """
     grid = features.shape[2], features.shape[3]
     fractions = class_fractions(targets, num_classes, grid)  # (B, K, rows, columns)
-    weight = torch.ones(num_classes)
+    weight = torch.ones(num_classes, device=fractions.device)
     weight[0] = background_weight
     fractions = fractions * weight[:, None, None]
     mean, std = features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        head = PatchHead(mean, std, num_classes, hidden=hidden)
+        head = PatchHead(mean, std, num_classes, hidden=hidden).to(features.device)
     optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-3)
     generator = torch.Generator().manual_seed(seed)
     for step in range(steps):

@@ -150,10 +150,10 @@ def scale_config(config: ViTConfig, factor: float) -> ViTConfig:
     Each is rounded to whole layers and heads; the width of a head stays, and the MLP's ratio to the width.
 
     Raises:
-        ValueError: a factor that isn't positive.
+        ValueError: a factor that isn't positive and finite.
     """
-    if not factor > 0:
-        raise ValueError(f"a model grows by a positive factor, got {factor}")
+    if not 0 < factor < math.inf:
+        raise ValueError(f"a model grows by a positive, finite factor, got {factor}")
     depth, heads = (max(1, math.floor(factor * size + 0.5)) for size in (config.depth, config.num_heads))
     dim = heads * (config.dim // config.num_heads)
     return replace(config, depth=depth, num_heads=heads, dim=dim, mlp_dim=round(dim * config.mlp_dim / config.dim))

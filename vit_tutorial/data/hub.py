@@ -66,9 +66,9 @@ class Rows(Dataset[tuple[Tensor, int]]):
         return torch.from_numpy(picture).permute(2, 0, 1), int(row[self.label])
 
 
-def is_streamed(name: str) -> bool:
+def stays_on_disk(name: str) -> bool:
     """Whether :func:`from_disk` reads it: ``hf://owner/name``, or a folder with shards called ``train*.tar``."""
-    return name.startswith(HUB) or any(Path(name).glob("train*.tar"))
+    return name.startswith(HUB) or (name != "" and any(Path(name).glob("train*.tar")))  # Path("") is this folder
 
 
 def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | None = None) -> Data:

@@ -82,13 +82,15 @@ def load(
             size or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
-    on_disk = hub.is_streamed(name)
+    on_disk = hub.stays_on_disk(name)
     if test_fraction is not None and (on_disk or name in DATASETS):
         raise ValueError(f"{name} has a test split of its own: test_fraction={test_fraction} is for a folder of images")
+    if image_size is not None and preprocess and as_pair(image_size, "image_size") != preprocess.image_size:
+        raise ValueError(f"the model takes images of {preprocess.image_size}, got image_size={image_size!r}: leave it out")
     if on_disk:
         return hub.from_disk(name, image_size, preprocess)
     if name not in DATASETS:
-        if not name or not Path(name).is_dir():  # Path("") is this folder
+        if not name or not Path(name).is_dir():
             known = ", ".join(DATASETS)
             raise ValueError(
                 f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {hub.HUB}owner/name"

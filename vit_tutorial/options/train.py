@@ -98,6 +98,9 @@ class TrainOptions:
     weights: Text = None
     """Fine-tune a trained model: a name as for predict; it brings the whole model and its preprocessing."""
 
+    batch_size_given: tyro.conf.Suppress[bool] = False
+    """Whether --batch-size was typed: then few images don't change it."""
+
     model: ModelOptions = field(default_factory=ModelOptions)
     """Without --weights, the model to train."""
 

@@ -15,7 +15,7 @@ from vit_tutorial.data import Data
 from vit_tutorial.data.text import counted, first_of
 from vit_tutorial.options.processes import processes
 from vit_tutorial.options.recipe import Recipe
-from vit_tutorial.options.train import ModelOptions, TrainOptions, default_recipe, stem_layers
+from vit_tutorial.options.train import ModelOptions, TrainOptions, stem_layers
 from vit_tutorial.patches import Size
 from vit_tutorial.train import report
 from vit_tutorial.train.checkpoints import check_free
@@ -108,12 +108,11 @@ def new_model(options: ModelOptions, default: ViTConfig, data: Data, seed: int) 
 
 
 def _with_fitting_batch(recipe: Recipe, options: TrainOptions, images: int) -> Recipe:
-    """The recipe, its default batch at most a quarter of the images, divisible by the processes; a note says so."""
+    """The recipe, its batch, if nobody chose it, at most a quarter of the images, divisible by the processes; a note says so."""
     most = max(images // 4 // processes().number, 1) * processes().number
-    default = default_recipe(options.data, options.weights, recipe.freeze).batch_size
-    if recipe.batch_size != default or default <= most:
+    if options.batch_size_given or recipe.batch_size <= most:
         return recipe
-    _note(f"batch_size is {most}, a quarter of {counted(images, 'training image')}, not {default}")
+    _note(f"batch_size is {most}, a quarter of {counted(images, 'training image')}, not {recipe.batch_size}")
     return replace(recipe, batch_size=most)
 
 

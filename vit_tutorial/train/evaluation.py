@@ -26,6 +26,8 @@ def predict(
     """
     images, training = getattr(data, split), model.training
     rows = torch.arange(len(images))[part]
+    if not len(rows):  # of more processes than images, some have none
+        return torch.empty(0, len(data.classes)), torch.empty(0, dtype=torch.int64)
     keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
     weight = next(model.parameters())
     model.eval()

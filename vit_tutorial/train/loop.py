@@ -295,8 +295,10 @@ def schedule(step: int, *, steps: int, warmup: int) -> float:
     """The fraction of the peak learning rate at ``step`` of ``steps``: up linearly to 1, then down a half cosine to 0.
 
     ``(step + 1) / warmup``, then ``(1 + cos(pi (step - warmup) / (steps - warmup))) / 2`` (arXiv 1608.03983), as in the
-    ViT paper's training on ImageNet (table 3) and in big_vision.
+    ViT paper's training on ImageNet (table 3) and in big_vision. After the last step it is 0.
     """
+    if step >= steps:
+        return 0.0
     if step < warmup:
         return (step + 1) / warmup
     return (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from vit_tutorial.attention import as_number
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.patches import as_count, check_choice
 from vit_tutorial.vit import ViTConfig, check_switches
@@ -64,7 +65,7 @@ class ModernConfig(ViTConfig):
 
     Raises:
         ValueError: a field out of its range, or two that don't go together; the message names them.
-        TypeError: a size or a count that isn't an int.
+        TypeError: a field of another type, such as a size that isn't an int.
     """
 
     gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
@@ -101,6 +102,8 @@ class ModernConfig(ViTConfig):
             object.__setattr__(self, "rotary", Rotary(**self.rotary))
         for name in ("class_tokens", "registers"):
             object.__setattr__(self, name, as_count(getattr(self, name), name, least=0))
+        if self.layer_scale is not None:
+            object.__setattr__(self, "layer_scale", as_number(self.layer_scale, "layer_scale"))
         if self.class_tokens == 0 and self.pool in ("cls", "cls+mean"):
             raise ValueError(f"pool={self.pool!r} reads the class token: class_tokens=1, or pool='mean'")
         if self.class_tokens > 1 and self.position != "learned":

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.mlp import Gelu
-from vit_tutorial.patches import check_choice
+from vit_tutorial.patches import as_count, check_choice
 from vit_tutorial.variants.modern import QuickGELU
 from vit_tutorial.variants.modern_config import Activation
 
@@ -29,7 +29,8 @@ class TextConfig:
     """Everything that defines a text tower but its weights; the defaults are those of CLIP B/32 and B/16.
 
     Raises:
-        ValueError: unknown ``gelu``, or D not divisible by h.
+        ValueError: unknown ``gelu``, a count below 1, or D not divisible by h.
+        TypeError: a count that isn't a whole number.
     """
 
     vocab_size: int = 49_408  # V, different tokens
@@ -47,6 +48,8 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         check_choice(self.gelu, "gelu", Activation)
+        for name in ("vocab_size", "context", "dim", "depth", "num_heads", "mlp_dim", "out_dim"):
+            object.__setattr__(self, name, as_count(getattr(self, name), name))
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
 

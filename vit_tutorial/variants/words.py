@@ -28,9 +28,12 @@ class Vocabulary:
 
     Raises:
         ValueError: no word at all.
+        TypeError: one text in place of several.
     """
 
     def __init__(self, captions: Sequence[str]) -> None:
+        if isinstance(captions, str):
+            raise TypeError(f"captions must be a list of texts, got {captions!r}")
         self.words = sorted({word for caption in captions for word in caption.split()})
         if not self.words:
             raise ValueError("a vocabulary needs at least one word, got captions without any")
