@@ -17,7 +17,6 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
-from torch.utils.flop_counter import FlopCounterMode
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
@@ -340,6 +339,8 @@ def count_parameters(config: ViTConfig) -> int:
 
 def count_macs(config: ViTConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, as :func:`vit_tutorial.count_macs`."""
+    from torch.utils.flop_counter import FlopCounterMode  # it loads Triton, which takes a tenth of a second
+
     with torch.device("meta"):
         model = build(config).to("meta").eval()
         image = torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size"))
