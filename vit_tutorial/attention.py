@@ -1,6 +1,7 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
 from numbers import Integral, Real
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -56,12 +57,8 @@ class MultiHeadSelfAttention(nn.Module):
         self, dim: int, num_heads: int, *, qkv_bias: bool = True, attention_dropout: float = 0.0, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if not isinstance(num_heads, Integral):
-            raise TypeError(f"num_heads must be an int, got {num_heads!r}")
-        if num_heads < 1 or dim % num_heads:
-            good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
-            raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
-        self.num_heads = int(num_heads)
+        check_heads(dim, num_heads)
+        self.num_heads = num_heads
         self.attention_dropout = as_probability(attention_dropout, "attention_dropout")
         # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -113,6 +110,15 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         shapes = f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
         raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
+
+
+def check_heads(dim: int, num_heads: Any) -> None:
+    """Raise a TypeError or ValueError unless the number of heads is a whole number that divides the width."""
+    if not isinstance(num_heads, Integral):
+        raise TypeError(f"num_heads must be an int, got {num_heads!r}")
+    if num_heads < 1 or dim % num_heads:
+        good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
+        raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
 
 
 def as_probability(value: float, name: str) -> float:

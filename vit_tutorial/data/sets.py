@@ -86,7 +86,8 @@ def load(
     if test_fraction is not None and (on_disk or name in DATASETS):
         raise ValueError(f"{name} has a test split of its own: test_fraction={test_fraction} is for a folder of images")
     if image_size is not None and preprocess and as_pair(image_size, "image_size") != preprocess.image_size:
-        raise ValueError(f"the model takes images of {preprocess.image_size}, got image_size={image_size!r}: leave it out")
+        size = preprocess.image_size
+        raise ValueError(f"the model takes images of {size}, got image_size={image_size!r}: leave image_size out")
     if on_disk:
         return hub.from_disk(name, image_size, preprocess)
     if name not in DATASETS:

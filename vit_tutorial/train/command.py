@@ -108,7 +108,7 @@ def new_model(options: ModelOptions, default: ViTConfig, data: Data, seed: int) 
 
 
 def _with_fitting_batch(recipe: Recipe, options: TrainOptions, images: int) -> Recipe:
-    """The recipe, its batch, if nobody chose it, at most a quarter of the images, divisible by the processes; a note says so."""
+    """The recipe. A batch size that nobody typed is at most a quarter of the images; a note says so."""
     most = max(images // 4 // processes().number, 1) * processes().number
     if options.batch_size_given or recipe.batch_size <= most:
         return recipe
