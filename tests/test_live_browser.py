@@ -58,15 +58,15 @@ def small():
 def test_the_answer_follows_the_pen(show, digits):
     live_page, model, preprocess, samples = digits
     page = show(live_page)
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess)
     page.get_by_text("Clear", exact=True).click()
     assert float(picture_in(page, model).sum()) == 0
     draw(page, SEVEN)
     picture = picture_in(page, model)
     assert 4 < float(picture.sum()) < 30
     assert ((16 * picture) % 1 == 0).all()  # in the steps of the pictures that it learned from
-    assert text(page, ".said") == answer_of(model, picture, preprocess)
-    assert text(page, ".said").startswith("7, ")
+    assert text(page, ".prediction") == answer_of(model, picture, preprocess)
+    assert text(page, ".prediction").startswith("7, ")
     page.get_by_text("Erase", exact=True).click()
     draw(page, [(0.1, 0.12), (0.5, 0.12)])
     assert float(picture_in(page, model).sum()) < float(picture.sum()) - 1
@@ -86,8 +86,8 @@ def test_a_small_drawing_is_seen_as_large_as_the_digits_that_were_learned(show, 
     picture = picture_in(page, model)[0]
     assert picture[0].sum() > 0.5
     assert picture[-1].sum() > 0.2
-    assert text(page, ".said") == answer_of(model, picture[None], preprocess)
-    assert text(page, ".said").startswith("7, ")
+    assert text(page, ".prediction") == answer_of(model, picture[None], preprocess)
+    assert text(page, ".prediction").startswith("7, ")
     assert text(page, ".message").startswith("The model sees it as large, and in the middle")
     page.get_by_text("Clear", exact=True).click()
     draw(page, [(0.5, 0.5), (0.5, 0.52)])  # a dot stays one
@@ -121,7 +121,7 @@ def test_the_newest_picture_and_changes_win(show, digits):
         act();
         for (let i = 0; i < frames; i++) {{
           await frame();
-          shown.push([".said", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
+          shown.push([".prediction", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
         }}
       }}
       return shown;
@@ -152,7 +152,7 @@ def test_draws_with_the_keyboard_alone(show, digits):
         page.keyboard.press(key)
     picture = picture_in(page, model)
     assert picture[0, :, 3:5].sum() > 0.8 * picture.sum() > 3
-    assert text(page, ".said") == answer_of(model, picture, preprocess)
+    assert text(page, ".prediction") == answer_of(model, picture, preprocess)
     assert text(page, ".live-region").startswith(("It says 1", "Pen up"))
     page.keyboard.press("Delete")
     assert float(picture_in(page, model).sum()) == 0
@@ -178,7 +178,7 @@ def test_a_tap_reads_a_number_and_a_finger_draws(show, digits):
         finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     assert float(picture_in(page, model).sum()) > 4
-    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess)
+    assert text(page, ".prediction") == answer_of(model, picture_in(page, model), preprocess)
 
 
 def drop(page, name, kind, content):
@@ -276,7 +276,7 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
             page.get_by_label(name, exact=True).click()
         go(page, station)
         assert sentence in text(page, f'[data-text="{station}Off"]')
-        assert page.locator(f'[data-station="{station}"] .work').is_hidden()
+        assert page.locator(f'[data-station="{station}"] .computation').is_hidden()
         page.get_by_text("Reset", exact=True).click()
         wait(page, SETTLED)
     go(page, "what-if")
@@ -285,7 +285,7 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
     assert text(page, '[data-text="headOff"]').startswith("In block 1, head 1 is switched off")
     ink = "all => all.map((e) => e.getContext('2d').getImageData(0, 0, 4, 4).data.some((v) => v))"
     assert page.locator(".heads canvas").evaluate_all(ink) == [False, True, True, True]
-    assert page.locator(".panel .of-head").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    assert page.locator(".panel .head-vectors").evaluate_all("all => all.every((e) => !e.checkVisibility())")
     assert text(page, ".watch .caption") == "This head is cut: nothing of it goes on."
 
 
@@ -303,7 +303,7 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     ]
     page.get_by_text("Cut parts", exact=True).click()
     page.get_by_label("block 3, attention", exact=True).click()
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess, {"off": ["blocks.2.attention"]})
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess, {"off": ["blocks.2.attention"]})
     assert page.get_by_label("block 3, attention", exact=True).get_attribute("aria-pressed") == "false"
     cut = set(page.locator(".part.cut").evaluate_all("all => all.map((e) => e.dataset.part)"))
     assert cut == {"blocks.2.attention", *(f"blocks.2.attention.heads.{head}" for head in range(4))}
@@ -314,19 +314,19 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     assert page.locator("rect.cut").count() == 1
     assert page.locator('.part.cut[data-part^="blocks.1"]').count() == 7  # not its shortcuts: the tokens pass
     page.get_by_label("block 2", exact=True).click()
-    assert "Small squares" in text(page, ".key")
+    assert "Small squares" in text(page, ".map-legend")
     page.get_by_text("Open parts", exact=True).click()
     page.get_by_label("block 1, MLP", exact=True).focus()
     page.keyboard.press("x")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Delete")
     off = ["blocks.2.attention", "blocks.0.mlp", "blocks.0.mlp.residual"]
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess, {"off": off})
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess, {"off": off})
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     assert page.locator(".part:focus").get_attribute("data-to") == "patches"
     for station, isCutting in (("what-if", True), ("layers", False)):
-        page.locator(f'.also [data-to="{station}"]').click()
+        page.locator(f'.map-toolbar [data-to="{station}"]').click()
         assert page.evaluate(f"{state}.isCutting") is isCutting
 
 
@@ -406,9 +406,9 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     page.locator('.layers input[value="0"]').check(force=True)
     page.get_by_text("Copy link").click()
     wait(page, "location.hash.length > 100")
-    fragment, said, picture = page.evaluate("location.hash"), text(page, ".said"), picture_in(page, model)
+    fragment, said, picture = page.evaluate("location.hash"), text(page, ".prediction"), picture_in(page, model)
     again = show(live_page, fragment=fragment)
-    assert (text(again, ".said"), text(again, ".list")) == (said, "block 3 off; no positions.")
+    assert (text(again, ".prediction"), text(again, ".list")) == (said, "block 3 off; no positions.")
     assert torch.equal(picture_in(again, model), picture)
     assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == (
         "class token",
@@ -418,9 +418,9 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     assert text(again, ".sentence") == text(page, ".sentence")
     assert text(again, "[data-do=next]") == "Return"  # to the first stop, which was left
     again.get_by_text("Copy link").click()
-    assert text(again, ".copied")
+    assert text(again, ".link-status")
     assert again.evaluate("location.hash") == fragment
-    assert not show(small, fragment=fragment).locator(".changed").is_visible()  # another model's
+    assert not show(small, fragment=fragment).locator(".changes").is_visible()  # another model's
 
 
 @browser_only
@@ -431,12 +431,12 @@ def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
     page.get_by_label("block 1, head 2", exact=True).press("x")
     page.get_by_text("Copy link").click()
     wait(page, "location.hash.length > 100")
-    fragment, said, sentence = page.evaluate("location.hash"), text(page, ".said"), text(page, ".sentence")
+    fragment, said, sentence = page.evaluate("location.hash"), text(page, ".prediction"), text(page, ".sentence")
     page = show(digits[0])
     page.locator(".samples button").nth(4).click()
     page.evaluate("(hash) => { location.hash = hash; }", fragment)
     wait(page, f"{STATE}.stop === 9")
-    assert (text(page, ".said"), text(page, ".list")) == (said, "head 2 of block 1 off.")
+    assert (text(page, ".prediction"), text(page, ".list")) == (said, "head 2 of block 1 off.")
     assert (text(page, ".sentence"), text(page, ".count")) == (sentence, "10 of 16")
     assert text(page, "[data-do=next]") == "Next"
     page.get_by_text("Undo", exact=True).click()
@@ -522,9 +522,9 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     letters = page.evaluate("location.hash").removeprefix("#live=")
     whole = json.loads(base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)))
     page = show(live_page, fragment=link_of(whole | {"layer": -1}))
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess)
     assert "damaged" in text(page, ".message")
-    assert page.locator(".changed").is_hidden()
+    assert page.locator(".changes").is_hidden()
     assert page.locator('[data-station="patches"]').is_visible()
     page = show(live_page, fragment=link_of(whole | {"layer": 3}))
     assert float(picture_in(page, model).sum()) == 0
@@ -542,7 +542,7 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     ):
         page = show(live_page, fragment=link_of(whole | damage))
         wait(page, f"{MESSAGE}.includes('damaged')")
-        assert text(page, ".said") == answer_of(model, samples[0], preprocess), damage
+        assert text(page, ".prediction") == answer_of(model, samples[0], preprocess), damage
         assert page.locator('[data-station="patches"]').is_visible()
     assert "damaged" in text(show(live_page, fragment=f"#live={letters[:300]}"), ".message")
 
@@ -557,7 +557,7 @@ PARTS = "all => all.filter((e) => e.checkVisibility()).map((e) => e.ariaLabel.re
 def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show, digits):
     page = show(digits[0], whole=False, size=(1280, 800))
     assert page.evaluate(PRESSED) <= 12
-    assert page.locator(".right").is_hidden()
+    assert page.locator(".model-column").is_hidden()
     assert page.evaluate("document.documentElement.scrollHeight") <= 800
     assert text(page, "[data-do=next]") == "Start"
     sizes = []
@@ -574,7 +574,7 @@ def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show
     page.get_by_text("Show everything", exact=True).click()
     assert page.locator("[data-do=next]:focus").count() == 1
     assert page.locator(".map .part").evaluate_all(PARTS) == sizes[-1]
-    assert page.locator(".also").is_visible()
+    assert page.locator(".map-toolbar").is_visible()
 
 
 @browser_only
@@ -583,8 +583,8 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
     for number in range(1, 17):
         assert text(page, ".count") == f"{number} of 16"
         sentences.add(text(page, ".sentence"))
-        assert page.locator(".spot").count() == 1
-        assert page.locator(".spot").is_visible()
+        assert page.locator(".tour-highlight").count() == 1
+        assert page.locator(".tour-highlight").is_visible()
         seen.append(page.evaluate(f"{STATE}.station"))
         followed.append(text(page, ".picker .name"))
         if number == 2:
@@ -615,7 +615,7 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
     assert text(page, ".count") == "1 of 16"
     assert text(page, ".sentence").startswith("All that you changed is reset.")
     go(page, "patches")
-    assert page.locator(".spot").count() == 0
+    assert page.locator(".tour-highlight").count() == 0
 
 
 @browser_only
@@ -626,7 +626,7 @@ def test_a_model_that_wasn_t_tried_on_pictures_and_has_no_class_token_has_its_st
     for _ in range(int(text(page, ".count").split()[-1]) - 1):
         page.locator("[data-do=next]").click()
         sentences.append(text(page, ".sentence"))
-        assert page.locator(".spot").is_visible()
+        assert page.locator(".tour-highlight").is_visible()
     assert any("fits the q of your patch best" in one for one in sentences)
     assert any("is it on, above 0?" in one for one in sentences)
     assert not any("class token" in one for one in sentences)
@@ -635,14 +635,14 @@ def test_a_model_that_wasn_t_tried_on_pictures_and_has_no_class_token_has_its_st
 @browser_only
 def test_a_shuffle_changes_the_answer(show, digits):
     page = show(digits[0])
-    before = text(page, ".said")[0]
+    before = text(page, ".prediction")[0]
     go(page, "what-if")
     for _ in range(4):
         page.get_by_text("Shuffle all", exact=True).click()
         wait(page, f"{STATE}.changes.order !== null")
-        assert text(page, ".said")[0] != before
+        assert text(page, ".prediction")[0] != before
         page.get_by_text("Reset", exact=True).click()
-        assert text(page, ".said")[0] == before
+        assert text(page, ".prediction")[0] == before
 
 
 @browser_only
@@ -792,11 +792,11 @@ def test_the_model_is_seen_to_learn(show):
         page.locator('[name="learned"]').evaluate(f"(slider) => {{ slider.value = {place}; slider.oninput(); }}")
         wait(page, SETTLED)
         untrained.load_state_dict(state)
-        assert text(page, ".said") == answer_of(untrained, samples[0], preprocess)
+        assert text(page, ".prediction") == answer_of(untrained, samples[0], preprocess)
         assert text(page, ".list") == f"as it was after {name}."
     page.locator('[name="learned"]').press("End")
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
-    assert page.locator(".changed").is_hidden()
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess)
+    assert page.locator(".changes").is_hidden()
 
 
 @browser_only
@@ -823,22 +823,27 @@ def test_a_question_is_answered_by_acting(show, digits):
 
 # What each stop of the story asks for; the answer and another picture have more than one place.
 ASKED = {
-    1: [".pad > canvas", "[data-do=clear]", ".said, .mini"],
-    2: [".picker canvas", "[data-spot=pixels] .cells"],
-    3: [".picker canvas", "[data-spot=token] .cells"],
-    4: ["[data-spot=token] .cells", "[data-meaning=row] .seen"],
-    5: [".picker canvas", "[data-spot=position] .cells", "[data-spot=z0] .cells"],
-    6: ["[data-do=another]", ".picker canvas", "[data-spot=z0] .cells"],
+    1: [".pad > canvas", "[data-do=clear]", ".prediction, .tour-prediction"],
+    2: [".picker canvas", "[data-tour=pixels] .cells"],
+    3: [".picker canvas", "[data-tour=token] .cells"],
+    4: ["[data-tour=token] .cells", "[data-meaning=row] .example-patches"],
+    5: [".picker canvas", "[data-tour=position] .cells", "[data-tour=z0] .cells"],
+    6: ["[data-do=another]", ".picker canvas", "[data-tour=z0] .cells"],
     7: [".stage", ".watch .caption"],
     8: [".stage", ".watch .caption", ".guesses button:last-child"],
     9: [".stage", ".watch .caption", ".guesses button:last-child"],
-    10: [".heads", "[data-meaning=head] .seen"],
-    11: ["[data-spot=added] .cells", "[data-spot=middle] .cells"],
-    12: ["[data-spot=hidden] .cells", "[data-meaning=unit] .seen"],
+    10: [".heads", "[data-meaning=head] .example-patches"],
+    11: ["[data-tour=added] .cells", "[data-tour=middle] .cells"],
+    12: ["[data-tour=hidden] .cells", "[data-meaning=unit] .example-patches"],
     13: ["[data-do=another]", ".lens"],
-    14: ["[data-do=another]", "[data-spot=probabilities] .cells"],
-    15: [".offers button:first-child", ".offers button:last-child", ".map [data-part$=mlp]", ".said, .mini"],
-    16: [".questions li:first-child", ".questions li:last-child", ".doors"],
+    14: ["[data-do=another]", "[data-tour=probabilities] .cells"],
+    15: [
+        ".tour-buttons button:first-child",
+        ".tour-buttons button:last-child",
+        ".map [data-part$=mlp]",
+        ".prediction, .tour-prediction",
+    ],
+    16: [".questions li:first-child", ".questions li:last-child", ".next-pages"],
 }
 
 
@@ -878,7 +883,7 @@ def test_several_on_a_page_are_independent_and_leave_no_global(show, small, digi
     page = show(f"<!doctype html><body>{small.html}{digits[0].html}{small.html}", ready=3)
     page.locator('[data-to="what-if"]').nth(1).click()
     page.locator('[data-part="blocks.0"]').nth(1).click()
-    assert [page.locator(".changed").nth(i).is_visible() for i in range(3)] == [False, True, False]
+    assert [page.locator(".changes").nth(i).is_visible() for i in range(3)] == [False, True, False]
     mine = page.evaluate("Object.keys(window)")
     assert set(mine) == set(show("<!doctype html><body>", ready=0).evaluate("Object.keys(window)"))
 
@@ -949,9 +954,9 @@ WIDE = """() => {
     const out = [...section.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > right + 1 &&
       e.checkVisibility() && !e.closest(".spoken, input")).map((e) => e.outerHTML.slice(0, 80));
     if (document.documentElement.scrollWidth > innerWidth) out.push("the page");
-    const { bottom } = section.querySelector(".also button:last-child").getBoundingClientRect();
+    const { bottom } = section.querySelector(".map-toolbar button:last-child").getBoundingClientRect();
     const picture = section.querySelector(".map .caption").getBoundingClientRect();
-    if (picture.top < bottom && picture.left < section.querySelector(".also").getBoundingClientRect().right) {
+    if (picture.top < bottom && picture.left < section.querySelector(".map-toolbar").getBoundingClientRect().right) {
       out.push("a switch over the map");
     }
     return out.map((what) => `${station}: ${what}`);
@@ -1036,7 +1041,7 @@ def test_forced_colours_keep_bars_frames_and_choices(show, digits):
         return page.evaluate(style, [element, name])
 
     assert "gradient" in of(".bars .top i", "backgroundImage")
-    assert of(".spot", "outlineStyle") == "solid"
+    assert of(".tour-highlight", "outlineStyle") == "solid"
     assert of(".colours :checked + span", "outlineStyle") == "solid"
     assert of(".colours input:not(:checked) + span", "outlineStyle") == "none"
     page.emulate_media(forced_colors="none")
@@ -1077,13 +1082,13 @@ def test_printed_it_is_a_worksheet_with_blanks(show, digits):
         page.locator("[data-do=next]").click()
     page.locator(".guesses button").first.click()
     page.emulate_media(media="print")
-    assert page.locator("button:not(.part), .foot").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    assert page.locator("button:not(.part), .page-notes").evaluate_all("all => all.every((e) => !e.checkVisibility())")
     assert page.locator(".stage").is_visible()
     assert page.locator(".sentence").is_visible()
     blank = "all => all.every((e) => getComputedStyle(e).color === 'rgba(0, 0, 0, 0)')"
-    assert page.locator(".said, .bars b, .part.answer").evaluate_all(blank)
+    assert page.locator(".prediction, .bars b, .part.answer").evaluate_all(blank)
     assert page.locator(".bars i").evaluate_all(
-        "all => all.every((e) => getComputedStyle(e).getPropertyValue('--share') === '0%')"
+        "all => all.every((e) => getComputedStyle(e).backgroundImage === 'none')"  # nothing of the bar is filled
     )
     frames = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     page.evaluate(frames)  # in which the stage is drawn for paper
@@ -1102,10 +1107,10 @@ def test_a_key_makes_it_large_for_a_class(show, digits):
     assert page.locator(".sentence").evaluate(size) < 17
     page.keyboard.press("p")
     assert page.locator(".sentence").evaluate(size) >= 24
-    assert page.locator('[data-spot="token"] h4').evaluate(size) >= 20
+    assert page.locator('[data-tour="token"] h4').evaluate(size) >= 20
     assert page.locator(".samples").is_hidden()
     assert page.locator('[data-station="embedding"] .lead').is_hidden()
-    assert page.evaluate(HIDDEN, [".sentence", "[data-spot=token] .cells"]) == []
+    assert page.evaluate(HIDDEN, [".sentence", "[data-tour=token] .cells"]) == []
     page.keyboard.press("p")
     assert page.locator(".sentence").evaluate(size) < 17
 
@@ -1115,13 +1120,13 @@ def test_doors_lead_on(show, small):
     model = model_of()
     page = show(live.page(model, pictures_of(model, 1), doors={"Lesson 01": "notebooks/01_patches.html"}))
     go(page, "what-if")
-    assert page.locator(".doors a").get_attribute("href") == "notebooks/01_patches.html"
+    assert page.locator(".next-pages a").get_attribute("href") == "notebooks/01_patches.html"
     with page.expect_file_chooser():
         page.get_by_text("A picture of your own").click()
     page = show(small)
     go(page, "what-if")
-    assert page.locator(".doors a").count() == 0
-    assert "--weights photographs" in text(page, ".doors")
+    assert page.locator(".next-pages a").count() == 0
+    assert "--weights photographs" in text(page, ".next-pages")
 
 
 @browser_only

@@ -156,7 +156,7 @@ def test_the_map_s_answers_are_those_of_the_pass(show, digits):
             page.get_by_text("Cut parts", exact=True).click()
             page.get_by_label("block 2, MLP", exact=True).click()
         right = stations(model, samples[0], preprocess, changes)
-        text(page, ".said")
+        text(page, ".prediction")
         z = [right["embed.tokens"], *(right[f"blocks.{layer}.out"] for layer in range(c.depth))]
         with torch.inference_mode():
             tokens = torch.tensor(np.stack(z)).reshape(len(z), -1, c.dim)
@@ -328,8 +328,8 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
 
     def now(**changes):
         done.update(changes)
-        assert text(page, ".said") == answer_of(model, samples[0], preprocess, spelt(done, model.config)), changes
-        assert page.locator(".changed").is_visible()
+        assert text(page, ".prediction") == answer_of(model, samples[0], preprocess, spelt(done, model.config)), changes
+        assert page.locator(".changes").is_visible()
 
     page.get_by_label("block 2, head 3", exact=True).click()
     now(off=["blocks.1.attention.heads.2"])
@@ -365,8 +365,8 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(order=page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order"))
     assert "without positions it can’t tell" in text(page, ".difference")
     page.get_by_text("Reset", exact=True).click()
-    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
-    assert not page.locator(".changed").is_visible()
+    assert text(page, ".prediction") == answer_of(model, samples[0], preprocess)
+    assert not page.locator(".changes").is_visible()
     page.get_by_text("Undo", exact=True).click()
     now()
 

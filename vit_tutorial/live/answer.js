@@ -58,9 +58,9 @@ function drawAnswer(page) {
   const { now, of } = shown;
   const changed = isChanged(of.changes);
   drawBars(page, changed);
-  $(".said").textContent = answerOf(model, now);
-  $(".mini").textContent = `It says ${answerOf(model, now).replace(" %", "\u00a0%")}`;
-  $(".changed").classList.toggle("hidden", !changed);
+  $(".prediction").textContent = answerOf(model, now);
+  $(".tour-prediction").textContent = `It says ${answerOf(model, now).replace(" %", "\u00a0%")}`;
+  $(".changes").classList.toggle("hidden", !changed);
   $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
   $(".difference").textContent = difference(page);
   $(".pad .hint").textContent = hint(page);

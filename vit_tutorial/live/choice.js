@@ -34,7 +34,7 @@ export function buildDepth(page) {
     { name: "head", title: "Head", contents: heads },
   ];
   for (const { name, title, contents } of choices) {
-    $(`.${name}s`).append(make("span", { className: "when", textContent: title }));
+    $(`.${name}s`).append(make("span", { className: "row-name", textContent: title }));
     radios($(`.${name}s`), name, contents, (i) => {
       state[name] = i;
       draw(page);
@@ -45,7 +45,7 @@ export function buildDepth(page) {
 
 // Which of them are chosen, which are off, and whether every step is shown.
 function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isHeadOn }) {
-  $(".panel").classList.toggle("brief", !state.isFine);
+  $(".panel").classList.toggle("without-math", !state.isFine);
   for (const button of $$('[data-do="fine"]')) {
     button.textContent = state.isFine ? "Hide the mathematics" : "Show the mathematics";
   }

@@ -26,7 +26,8 @@ from vit_tutorial.plots import PALETTE
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
-STYLES = ("base", "layout", "diagram", "stations", "screens")  # a later one wins
+STYLES = ("base", "layout", "diagram", "stations", "screens")  # one cascade layer; a later one wins
+OUTSIDE_LAYERS = "last"  # wins over all of them
 IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "(.+?)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=async |function|const |class )", re.MULTILINE)
 DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
@@ -117,9 +118,10 @@ def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
         data: what the script reads, as JSON.
         figures: what :func:`figure` returns, to be shown without the script.
     """
-    names = ("live.html", *(f"{name}.css" for name in STYLES))
-    markup, *styles = (files("vit_tutorial.live").joinpath(name).read_text("utf-8") for name in names)
-    style = "\n".join(styles)
+    folder = files("vit_tutorial.live")
+    markup = folder.joinpath("live.html").read_text("utf-8")
+    layered = "\n".join(folder.joinpath(f"{name}.css").read_text("utf-8") for name in STYLES)
+    style = f"@layer page {{\n{layered}}}\n{folder.joinpath(f'{OUTSIDE_LAYERS}.css').read_text('utf-8')}"
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
         f'<div data-vit-live="1" data-lm-suppress-shortcuts="true">\n'

@@ -54,5 +54,5 @@ export async function copyLink(page) {
   } catch {
     text = "The link is in the address bar: copy it from there.";
   }
-  page.$(".copied").textContent = text;
+  page.$(".link-status").textContent = text;
 }

@@ -116,16 +116,16 @@ function grow(page, map) {
   inner.style.overflow = plan.isUpright ? "hidden" : "";
   const hasBlocks = plan.isUpright || reach > EDGE.begin; // else all that is shown lies on one line
   inner.style.marginTop = hasBlocks ? "" : `${52 - plan.across}px`;
-  $(".also").classList.toggle("hidden", !isTold(page, "what-if"));
-  $(".key").classList.toggle("hidden", !isTold(page, "attention"));
-  $(".key span").classList.toggle("hidden", !isTold(page, "layers"));
+  $(".map-toolbar").classList.toggle("hidden", !isTold(page, "what-if"));
+  $(".map-legend").classList.toggle("hidden", !isTold(page, "attention"));
+  $(".map-legend span").classList.toggle("hidden", !isTold(page, "layers"));
 }
 
 function drawMap(page, map, scene) {
   const { $, $$, state } = page;
   const { off } = state.changes;
   for (const input of $$('[name="cutting"]')) input.checked = (input.value === "cut") === state.isCutting;
-  for (const button of $$(".also [data-to]")) {
+  for (const button of $$(".map-toolbar [data-to]")) {
     button.ariaCurrent = button.dataset.to === state.station ? "true" : null;
   }
   $(".map").classList.toggle("cutting", state.isCutting);
@@ -162,7 +162,7 @@ export function buildMap(page, walk) {
       draw(page);
     };
   }
-  for (const button of $$(".also [data-to]")) button.onclick = () => walk(button.dataset.to);
+  for (const button of $$(".map-toolbar [data-to]")) button.onclick = () => walk(button.dataset.to);
   $(".map").addEventListener("keydown", (event) => walkWith(event, map.parts, cut));
   drawers.push((scene) => {
     const width = Math.floor($(".map").clientWidth);

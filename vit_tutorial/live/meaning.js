@@ -73,7 +73,8 @@ export function buildMeaning(page) {
   }
   const { shown } = model.meaning;
   const places = new Uint16Array(bytes(model.meaning.places).buffer); // (parts, shown, 2): a picture, a patch
-  for (const place of $$("[data-meaning] .seen")) place.append(...Array.from({ length: shown }, () => make("canvas")));
+  for (const place of $$("[data-meaning] .example-patches"))
+    place.append(...Array.from({ length: shown }, () => make("canvas")));
   const sheet = make("img", { src: model.meaning.sheet });
   drawers.push((scene) => {
     if (sheet.naturalWidth) drawMeaning(page, scene, sheet, places);

@@ -41,11 +41,11 @@ export function drawPicker(page, pixel = null) {
     const cell = cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column);
     drawFrame(canvas.getContext("2d"), cell, colourOf("--position"), 3);
   }
-  $(".picker .dot").classList.toggle("of-class-token", state.token < sizes.prefix);
-  $(".special").classList.toggle("hidden", !isTold(page, "positions"));
+  $(".picker .dot").classList.toggle("class-token-dot", state.token < sizes.prefix);
+  $(".class-token-choice").classList.toggle("hidden", !isTold(page, "positions"));
   $(".picker .name").textContent = tokenName(state.token);
   $(".picker .place").textContent = placeOf(state.token);
-  [...$(".special").children].forEach((button, token) => {
+  [...$(".class-token-choice").children].forEach((button, token) => {
     button.ariaPressed = String(token === state.token);
   });
 }
@@ -79,7 +79,7 @@ export function buildPicker(page) {
   if (sizes.prefix) {
     const mark = make("i", { textContent: "CLS", ariaHidden: "true" });
     const onclick = () => chooseToken(page, 0);
-    $(".special").append(
+    $(".class-token-choice").append(
       make("button", { type: "button", onclick }, mark, make("span", { textContent: "class token" })),
     );
   }
@@ -98,8 +98,8 @@ export function buildPicker(page) {
   drawers.push(() => {
     drawPicker(page);
     const isPatch = state.token >= sizes.prefix;
-    for (const element of $$(".of-patch")) element.classList.toggle("hidden", !isPatch);
-    for (const element of $$(".of-class")) element.classList.toggle("hidden", isPatch);
+    for (const element of $$(".only-for-patches")) element.classList.toggle("hidden", !isPatch);
+    for (const element of $$(".only-for-class-token")) element.classList.toggle("hidden", isPatch);
   });
   new ResizeObserver(() => draw(page)).observe(canvas);
 }

@@ -46,7 +46,7 @@ function buildDoors({ $, model: { doors, isOfDigits } }) {
   own.onclick = () => $("input[type=file]").click();
   const links = Object.entries(doors).map(([textContent, href]) => make("a", { textContent, href }));
   const other = "vit-tutorial live --weights photographs writes such a page for photographs; lesson 01 builds patches.";
-  $(".doors").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
+  $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 
 export function buildQuestions(page) {

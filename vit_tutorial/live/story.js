@@ -38,7 +38,7 @@ const STORY = [
   {
     station: "patches",
     spot: ".picker canvas",
-    asks: ["[data-spot=pixels]"],
+    asks: ["[data-tour=pixels]"],
     follow: "patch",
     text: ({ N, H, W, click }) =>
       `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. ` +
@@ -46,7 +46,7 @@ const STORY = [
   },
   {
     station: "embedding",
-    spot: "[data-spot=token]",
+    spot: "[data-tour=token]",
     asks: [".picker canvas"],
     follow: "patch",
     text: ({ D, canDraw, click }) =>
@@ -58,7 +58,7 @@ const STORY = [
   {
     station: "embedding",
     spot: '[data-meaning="row"]',
-    asks: ["[data-spot=token]"],
+    asks: ["[data-tour=token]"],
     follow: "patch",
     text: ({ isTried, point }) =>
       isTried &&
@@ -67,8 +67,8 @@ const STORY = [
   },
   {
     station: "positions",
-    spot: "[data-spot=position]",
-    asks: [".picker canvas", "[data-spot=z0]"],
+    spot: "[data-tour=position]",
+    asks: [".picker canvas", "[data-tour=z0]"],
     follow: "patch",
     text: ({ hasPositions, canDraw, click }) =>
       hasPositions &&
@@ -79,7 +79,7 @@ const STORY = [
   },
   {
     station: "positions",
-    spot: "[data-spot=z0]",
+    spot: "[data-tour=z0]",
     asks: [".picker canvas"],
     follow: "class",
     offers: ["another"],
@@ -90,7 +90,7 @@ const STORY = [
   },
   {
     station: "attention",
-    spot: "[data-spot=watch]",
+    spot: "[data-tour=watch]",
     tells: "positions",
     watch: "ask",
     follow: "class",
@@ -100,7 +100,7 @@ const STORY = [
   },
   {
     station: "attention",
-    spot: "[data-spot=watch]",
+    spot: "[data-tour=watch]",
     watch: "look",
     follow: "class",
     text: ({ click }) =>
@@ -109,7 +109,7 @@ const STORY = [
   },
   {
     station: "attention",
-    spot: "[data-spot=watch]",
+    spot: "[data-tour=watch]",
     watch: "take",
     follow: "class",
     text: () =>
@@ -128,8 +128,8 @@ const STORY = [
   },
   {
     station: "attention",
-    spot: "[data-spot=middle]",
-    asks: ["[data-spot=added]"],
+    spot: "[data-tour=middle]",
+    asks: ["[data-tour=added]"],
     follow: "class",
     text: ({ point }) =>
       "What all heads took becomes one list. It is added to the token: z + the list = z′. " +
@@ -137,7 +137,7 @@ const STORY = [
   },
   {
     station: "mlp",
-    spot: "[data-spot=hidden]",
+    spot: "[data-tour=hidden]",
     asks: ['[data-meaning="unit"]'],
     text: ({ M, point, isTried }) =>
       `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
@@ -145,7 +145,7 @@ const STORY = [
   },
   {
     station: "layers",
-    spot: "[data-spot=lens]",
+    spot: "[data-tour=lens]",
     offers: ["another"],
     text: ({ L }) =>
       `Attention and MLP are a block. ${L > 1 ? `Here ${L} follow each other, each with its own numbers. ` : ""}` +
@@ -153,7 +153,7 @@ const STORY = [
   },
   {
     station: "head",
-    spot: "[data-spot=probabilities]",
+    spot: "[data-tour=probabilities]",
     offers: ["another", "clear"],
     text: ({ read }) =>
       `The classifier reads ${read}. Each class, a possible answer, gets a share of 100 %. ` +
@@ -178,7 +178,7 @@ const STORY = [
   },
   {
     station: "what-if",
-    spot: "[data-spot=questions]",
+    spot: "[data-tour=questions]",
     offers: ["reset", "shuffle"],
     text: ({ hasDoors }) =>
       "You have met every part. Five questions are left: answer them by acting. " +

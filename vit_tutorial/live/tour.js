@@ -13,10 +13,10 @@ const FOCUSABLE = "canvas[tabindex], button:not(:disabled), input";
 const nextSample = ({ state, model }) => (state.sample + 1) % model.samples.length;
 
 function darken({ $, $$ }) {
-  for (const name of ["spot", "asked"]) {
+  for (const name of ["tour-highlight", "tour-target"]) {
     for (const element of $$(`.${name}`)) element.classList.remove(name);
   }
-  $(".live").classList.remove("focused");
+  $(".live").classList.remove("targets-only");
 }
 
 // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
@@ -24,7 +24,7 @@ function offer({ $, model: { samples } }, names) {
   $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || samples.length < 2);
   const twins = names.map((name) => $(`:is(.pad, .panel, .answer) [data-do="${name}"]`)).filter(Boolean);
   const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
-  $(".offers").replaceChildren(...copies);
+  $(".tour-buttons").replaceChildren(...copies);
 }
 
 // The first screen is the picture and the answer alone.
@@ -49,24 +49,26 @@ export function tourOf(page) {
     $('[data-do="next"]').textContent = state.isAway ? "Return" : onwards;
     $('[data-do="back"]').classList.toggle("hidden", state.stop === 0);
     $('[data-do="whole"]').classList.toggle("hidden", state.stop > 0 || state.isWhole);
-    $(".live").classList.toggle("first", isFirst(state));
+    $(".live").classList.toggle("first-screen", isFirst(state));
   }
 
   // Lights up a stop's part; where that is off, what its station says of it.
   function lightUp({ spot, asks = [] }) {
-    const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
+    const [here, off, lead] = [spot, ".switched-off:not(:empty)", ".lead"].map((part) =>
+      $(`.station:not(.hidden) ${part}`),
+    );
     const isOff = here && !here.checkVisibility();
     const element = isOff ? (off ?? lead) : (here ?? $(spot));
-    element.classList.add("spot");
+    element.classList.add("tour-highlight");
     const asked = [element, ...asks.map($)].filter(Boolean); // of a model that wasn’t tried there is less
-    for (const one of asked) one.classList.add("asked");
+    for (const one of asked) one.classList.add("tour-target");
     return asked;
   }
 
   function show(number, isReset = false) {
     Object.assign(state, { stop: number, isAway: false, guess: null, hasGuessed: false });
     darken(page);
-    $(".left").scrollTop = 0;
+    $(".input-column").scrollTop = 0;
     const { station, follow: kind, text, offers = [] } = stops[number];
     followToken(kind);
     offer(page, offers);
@@ -110,11 +112,11 @@ export function tourOf(page) {
     await follow(page);
   }
 
-  $(".offers").onclick = () => {
-    const spot = $(".spot .picture") ?? $(".spot"); // on a phone it may be above
+  $(".tour-buttons").onclick = () => {
+    const spot = $(".tour-highlight .picture") ?? $(".tour-highlight"); // on a phone it may be above
     if (spot) reveal(spot);
   };
-  for (const part of [".tour", ".choose"]) new ResizeObserver(() => measure(page)).observe($(part));
+  for (const part of [".tour", ".selection"]) new ResizeObserver(() => measure(page)).observe($(part));
   return {
     count: stops.length,
     begin: () => show(0),
@@ -130,7 +132,7 @@ export function tourOf(page) {
         draw(page);
       },
       task() {
-        const places = [".picker .asked", ".spot", ".asked"]; // what is wanted most first
+        const places = [".picker .tour-target", ".tour-highlight", ".tour-target"]; // what is wanted most first
         const found = places.map((place) => $(`${place}:is(${FOCUSABLE}), ${place} :is(${FOCUSABLE})`)).find(Boolean);
         (found ?? $(".panel")).focus();
       },

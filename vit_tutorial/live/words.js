@@ -2,14 +2,14 @@
 
 import { make } from "./dom.js";
 
-const UNMARKED = "button, dfn, .eq, .off, .seen, .caption, [data-show], [data-text]"; // what is pressed, or drawn anew
+const UNMARKED = "button, dfn, .eq, .switched-off, .example-patches, .caption, [data-show], [data-text]"; // what is pressed, or drawn anew
 
 // The texts of a station; last those that are hidden until the mathematics is shown.
 function textsOf(station) {
   const walker = document.createTreeWalker(station, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
-  const isFine = ({ parentElement }) => Number(Boolean(parentElement.closest(".fine")));
+  const isFine = ({ parentElement }) => Number(Boolean(parentElement.closest(".math")));
   return texts.filter(({ parentElement }) => !parentElement.closest(UNMARKED)).sort((a, b) => isFine(a) - isFine(b));
 }
 

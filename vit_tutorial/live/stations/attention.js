@@ -75,8 +75,8 @@ export const attentionStation = {
   },
   draw(page, s) {
     const { $ } = page;
-    $('[data-station="attention"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "attention")));
-    for (const element of page.$$(".of-head")) {
+    $('[data-station="attention"] .computation').classList.toggle("hidden", Boolean(whatIsOff(s, "attention")));
+    for (const element of page.$$(".head-vectors")) {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);

@@ -49,6 +49,6 @@ export const headStation = {
     },
   },
   draw({ $ }, { config }) {
-    $(".of-cls").classList.toggle("hidden", config.pool !== "cls");
+    $(".class-token-formula").classList.toggle("hidden", config.pool !== "cls");
   },
 };

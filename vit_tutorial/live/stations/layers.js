@@ -26,7 +26,7 @@ function drawAnswers({ $ }, { classes, run }, answers, names) {
     return make(
       "div",
       { className: "lens-row" },
-      make("span", { className: "when", textContent: names[step] }),
+      make("span", { className: "row-name", textContent: names[step] }),
       ...chips,
     );
   });

@@ -43,6 +43,6 @@ export const mlpStation = {
       isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },
   draw({ $ }, s) {
-    $('[data-station="mlp"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));
+    $('[data-station="mlp"] .computation').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));
   },
 };

@@ -44,6 +44,6 @@ export const positionsStation = {
   },
   draw({ $$ }, { config, changes }) {
     const isNone = config.position === "none" || changes.position === "none";
-    for (const element of $$(".of-position")) element.classList.toggle("hidden", isNone);
+    for (const element of $$(".position-step")) element.classList.toggle("hidden", isNone);
   },
 };
