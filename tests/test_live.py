@@ -14,8 +14,8 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import live
+from vit_tutorial.live.bundle import script
 from vit_tutorial.live.command import run, states_of
-from vit_tutorial.live.html import script
 from vit_tutorial.live.states import differences, restored
 from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.variants import positions
@@ -75,7 +75,7 @@ def test_the_slider_has_a_dozen_states_of_which_the_first_is_noise():
     assert right[0] == pytest.approx(0.1, abs=0.02)
     assert right[-1] > 0.9
     page = live.shipped("digits", states=True)
-    assert len(page.html) <= 1_800_000
+    assert len(page.html) <= 1_820_000
     with pytest.raises(ValueError, match="a state of another model: blocks"):
         live.page(model_of(), pictures_of(model_of(), 1), states={"early": {"head": torch.ones(3)}})
 
@@ -217,7 +217,7 @@ def test_the_script_is_all_modules_each_after_what_it_imports():
 def test_a_module_that_can_t_be_joined_is_refused(tmp_path, monkeypatch, refuses, module, words):
     (tmp_path / "dom.js").write_text("export const make = () => 1;\n", "utf-8")
     (tmp_path / "live.js").write_text(module, "utf-8")
-    monkeypatch.setattr("vit_tutorial.live.html.files", lambda _: tmp_path)
+    monkeypatch.setattr("vit_tutorial.live.bundle.files", lambda _: tmp_path)
     with refuses(ValueError, *words):
         script()
 

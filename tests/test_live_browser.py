@@ -88,7 +88,7 @@ def test_a_small_drawing_is_seen_as_large_as_the_digits_that_were_learned(show, 
     assert picture[-1].sum() > 0.2
     assert text(page, ".prediction") == answer_of(model, picture[None], preprocess)
     assert text(page, ".prediction").startswith("7, ")
-    assert text(page, ".message").startswith("The model sees it as large, and in the middle")
+    assert text(page, ".message").startswith("Enlarged and centred for the model")
     page.get_by_text("Clear", exact=True).click()
     draw(page, [(0.5, 0.5), (0.5, 0.52)])  # a dot stays one
     assert picture_in(page, model)[0].sum() < 16
@@ -605,7 +605,7 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
         *["patch 0"] * 3,
         *["class token"] * 11,
     ]
-    assert others == [6, 13, 14]
+    assert others == [3, 6, 13, 14, 16]
     page.get_by_text("Back", exact=True).click()
     assert text(page, ".count") == "15 of 16"
     page.get_by_label("block 3, MLP", exact=True).click()
@@ -665,7 +665,8 @@ def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
     assert page.evaluate(f"[{STATE}.token, {STATE}.guess, {STATE}.hasGuessed]") == [0, 1, False]
     page.locator(".stage").press("Enter")
     said = re.fullmatch(
-        r"Patch (\d+) fits best, ([\d.]+)\. You guessed patch 0, (−?[\d.]+)\.", text(page, ".watch .caption")
+        r"Patch (\d+) \(row \d, column \d\) fits best, ([\d.]+)\. You guessed patch 0, (−?[\d.]+)\.",
+        text(page, ".watch .caption"),
     )
     assert float(said[2]) > float(said[3].replace("−", "-"))
     assert text(page, ".live-region") == said[0]

@@ -29,7 +29,7 @@ from live_reference import show_everything as show_everything  # a fixture
 
 import vit_tutorial as vt
 from vit_tutorial import live
-from vit_tutorial.live.html import script
+from vit_tutorial.live.bundle import script
 from vit_tutorial.live.meaning import strongest
 
 
@@ -199,14 +199,15 @@ def test_attention_as_it_happens_says_the_numbers_of_the_pass(show, digits, chan
         assert number_in(caption.removesuffix(".")) == pytest.approx(scores[token], rel=1e-3, abs=1e-3)
     order = np.argsort(-shares, kind="stable")
     most = order[0]
-    result = f"{f'Patch {most - 1}' if most else 'The class token'} has most, {100 * shares[most]:.1f} %"
+    assert most > 0  # a patch
+    result = f"Patch {most - 1} (row {(most - 1) // 4}, column {(most - 1) % 4}) has most, {100 * shares[most]:.1f} %"
     assert result in captions[17]
     for token, caption in zip(order[:-1], captions[18:-1], strict=True):
         name = f"patch {token - 1}" if token else "the class token"
         assert caption == f"{100 * shares[token]:.1f} % of the v of {name} flows in."
     count = int((np.cumsum(shares[order]) < 0.5).sum()) + 1
     half = f"{count} tokens give half of it." if count > 1 else "One token gives half of it or more."
-    assert captions[-1] == f"All that flowed in is added up: what this head takes. {half}"
+    assert captions[-1] == f"All that flowed in is added up: what the token takes. {half}"
     page.get_by_text("Show the mathematics", exact=True).locator("visible=true").click()
     power, total, percent = re.match(
         r"e\^\((.+)\) ÷ ([\d.]+) = ([\d.]+) % of the v", page.evaluate(CAPTIONS)[19]

@@ -116,8 +116,10 @@ export function cells({ pixels, say }, place, label) {
     });
   }
 
-  function show(next) {
+  // isOther: of another token, so no number of it was pointed at yet.
+  function show(next, isOther = false) {
     shown = next;
+    if (isOther) at = null;
     const { values, columns, square } = next;
     const rows = values.length / columns;
     box.style.aspectRatio = square ? `${columns} / ${rows}` : "";

@@ -33,11 +33,12 @@ export const GUESSES = {
 };
 
 // The token with the largest of some values, and the patch where it isn't one.
-function firstOf({ theName }, values, prefix, says, write) {
+function firstOf({ theName, placeOf }, values, prefix, says, write) {
+  const placed = (token) => (token < prefix ? `${theName(token)} (CLS)` : `${theName(token)} (${placeOf(token)})`);
   const most = placeOfLargest(values);
   const patch = bestPatch(values, prefix);
-  const first = `${theName(most)} ${says}, ${write(values[most])}`;
-  return most === patch ? first : `${first}; among the patches it is ${theName(patch)}, ${write(values[patch])}`;
+  const first = `${placed(most)} ${says}, ${write(values[most])}`;
+  return most === patch ? first : `${first}; among the patches it is ${placed(patch)}, ${write(values[patch])}`;
 }
 
 const RESULTS = {

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import collections
 import io
 import json
 import os
-import posixpath
-import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -22,15 +19,13 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data.files import check_writable
+from vit_tutorial.live.bundle import script
 from vit_tutorial.plots import PALETTE
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 STYLES = ("base", "layout", "diagram", "stations", "screens")  # one cascade layer; a later one wins
 OUTSIDE_LAYERS = "last"  # wins over all of them
-IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "(.+?)";\n', re.MULTILINE)
-EXPORT = re.compile(r"^export (?=async |function|const |class )", re.MULTILINE)
-DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 
 
 def own_page(title: str, html: str) -> str:
@@ -78,36 +73,6 @@ def colour_map(name: str) -> str:
 def base64_of(array: np.ndarray) -> str:
     """An array's bytes, little-endian, as text."""
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-
-
-def script() -> str:
-    """The page's JavaScript modules as one script, each after those that it imports.
-
-    All of them share one scope then.
-
-    Raises:
-        ValueError: an import that isn't ``import { a, b } from "./file.js"``, an export that isn't written before what
-            it exports, or a name that two modules declare.
-    """
-    modules: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        text = files("vit_tutorial.live").joinpath(name).read_text("utf-8")
-        for target in IMPORT.findall(text):
-            imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-            if imported not in modules:
-                add(imported)
-        code = EXPORT.sub("", IMPORT.sub("", text)).lstrip()
-        if bad := re.search(r"^(import|export)\b.*", code, re.MULTILINE):
-            raise ValueError(f"{name} can't be part of one script: {bad[0]}")
-        modules[name] = code
-
-    add("live.js")
-    code = "\n".join(modules.values())
-    names = collections.Counter(DECLARED.findall(code))
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise ValueError(f"{', '.join(twice)} is declared in two modules, which share one scope")
-    return code
 
 
 def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:

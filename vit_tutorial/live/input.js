@@ -13,7 +13,7 @@ function adviceOn({ pad, model: { sizes, isOfDigits } }, wasSample) {
   if (sizes.C > 1) return "";
   if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
   const others = isOfDigits ? "digits" : "pictures";
-  return pad.frame() ? `The model sees it as large, and in the middle, as the ${others} that it learned from are.` : "";
+  return pad.frame() ? `Enlarged and centred for the model, like the ${others} that it learned from.` : "";
 }
 
 const PENS = ["Draw", "Erase"];

@@ -67,6 +67,7 @@ function neighbour(page, [down, right]) {
   const { prefix, rows, columns } = sizes;
   const token = isGuessingPatch(page) ? (state.guess ?? 0) : state.token;
   const [row, column] = token < prefix ? [-1, 0] : at(token);
+  if (token < prefix && right > 0) return prefix; // from the class token to the first patch
   if (row + down < 0 && prefix) return 0;
   return prefix + clamp(row + down, 0, rows - 1) * columns + clamp(column + right, 0, columns - 1);
 }

@@ -5,7 +5,7 @@ import { rowOf } from "./cells.js";
 import { AS_TRAINED, describe, isArranged } from "./changes.js";
 import { largest, make } from "./dom.js";
 
-const CLEAR = 0.9; // a share that is nearly all
+const MOST_OF_ALL = 0.8; // an attention weight that is as large is nearly all
 
 const hasTurned = ({ now, before }) => best(now) !== best(before);
 const isOneOff = ({ changes }, pattern) => changes.off.length === 1 && pattern.test(changes.off[0]);
@@ -35,8 +35,8 @@ const QUESTIONS = [
     is: (seen) => isOneOff(seen, /residual$/) && !isArranged(seen.changes) && hasTurned(seen),
   },
   {
-    text: "Open an attention and lower its temperature: a token takes nearly all from one patch.",
-    is: ({ changes }, page) => changes.temperature < AS_TRAINED.temperature && largestShare(page) > CLEAR,
+    text: "Open an attention and lower its temperature: a token takes over 80 % from one patch.",
+    is: ({ changes }, page) => changes.temperature < AS_TRAINED.temperature && largestShare(page) > MOST_OF_ALL,
   },
 ];
 
@@ -45,7 +45,8 @@ function buildDoors({ $, model: { doors, isOfDigits } }) {
   const own = make("button", { type: "button", textContent: "A picture of your own" });
   own.onclick = () => $("input[type=file]").click();
   const links = Object.entries(doors).map(([textContent, href]) => make("a", { textContent, href }));
-  const other = "vit-tutorial live --weights photographs writes such a page for photographs; lesson 01 builds patches.";
+  const other =
+    "type vit-tutorial live --weights photographs in a terminal for a page of photographs, or build the model in lesson 01.";
   $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 

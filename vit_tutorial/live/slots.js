@@ -18,9 +18,12 @@ function showIn(page, place) {
   const view = cells({ pixels: model.pixels, say }, place, label);
   const { station } = place.closest(".station").dataset;
   $(`[data-station="${station}"]`).addEventListener("lit", ({ detail }) => view.light(detail[place.dataset.show]));
+  let token = null; // whose numbers are shown
   return (scene) => {
     const { follows, ...shown } = SHOWS[place.dataset.show](scene);
-    view.show({ ...shown, pointed: (i) => choose(page, follows, i) });
+    const isOther = scene.token !== token;
+    token = scene.token;
+    view.show({ ...shown, pointed: (i) => choose(page, follows, i) }, isOther);
   };
 }
 

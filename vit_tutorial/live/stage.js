@@ -176,6 +176,7 @@ function drawLists(stage) {
 // What has flowed in so far, added up.
 function drawSums(stage) {
   const { context, page, scene, layout, moment } = stage;
+  if (moment.isAsking) return; // nothing flows yet
   const { v, shares, flows } = scene;
   const sums = new Float64Array(scene.sums.length);
   shares.forEach((share, token) => {

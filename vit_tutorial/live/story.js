@@ -48,11 +48,12 @@ const STORY = [
     station: "embedding",
     spot: "[data-tour=token]",
     asks: [".picker canvas"],
+    offers: ["another"],
     follow: "patch",
     text: ({ D, canDraw, click }) =>
       `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
       (canDraw
-        ? `${click} two corners that are all black: do their tokens differ?`
+        ? `${click} two patches that are all black: do their tokens differ?`
         : `${click} others: how much do their tokens differ?`),
   },
   {
@@ -74,7 +75,7 @@ const STORY = [
       hasPositions &&
       "The token doesn’t say where its patch was. So a list for its place is added. " +
         (canDraw
-          ? `${click} both black corners again: do they differ now?`
+          ? `${click} the same two black patches: do they differ now?`
           : `${click} other patches: each place has its own.`),
   },
   {
@@ -95,7 +96,7 @@ const STORY = [
     watch: "ask",
     follow: "class",
     text: ({ aToken, click }) =>
-      "In attention, tokens exchange what they know. Each has a question q, an answer k and a value v. " +
+      "In attention, tokens exchange what they know. Each has a query q, a key k and a value v. " +
       `Whose k fits the q of ${aToken} best? ${click} the patch that you guess.`,
   },
   {
@@ -163,10 +164,11 @@ const STORY = [
     station: "layers",
     tells: "learned",
     spot: ".answer",
+    offers: ["another"],
     text: ({ hasStates }) =>
       hasStates &&
-      "All its numbers began as noise. An epoch of training shows it each of a thousand digits once. " +
-        "Move the slider from noise on: when does it first name your picture?",
+      "All its numbers began as noise: each digit got about 10 %. Training changed them little by little, towards right answers. " +
+        "Move the slider, from 0 epochs on: when is it sure of your picture?",
   },
   {
     station: "what-if",
@@ -179,10 +181,11 @@ const STORY = [
   {
     station: "what-if",
     spot: "[data-tour=questions]",
-    offers: ["reset", "shuffle"],
+    offers: ["another", "reset", "shuffle"],
     text: ({ hasDoors }) =>
-      "You have met every part. Five questions are left: answer them by acting. " +
-      (hasDoors ? "Then take a door." : "Then go on, as the last line says."),
+      "You have met every part. Here are five tasks: the page ticks what you have done. " +
+      "If one can’t be done, take another picture. " +
+      (hasDoors ? "Then follow a link." : "Then go on, as the last line says."),
   },
 ];
 

@@ -69,12 +69,15 @@ export function tourOf(page) {
     Object.assign(state, { stop: number, isAway: false, guess: null, hasGuessed: false });
     darken(page);
     $(".input-column").scrollTop = 0;
+    $(".link-status").textContent = "";
+    state.previous = null;
     const { station, follow: kind, text, offers = [] } = stops[number];
     followToken(kind);
     offer(page, offers);
     go(page, station);
     drawButtons();
-    $(".sentence").textContent = isReset ? `All that you changed is reset. ${text}` : text;
+    const sentence = isReset ? `All that you changed is reset. ${text}` : text;
+    $(".sentence").textContent = sentence.replaceAll(" %", "\u00a0%");
     return lightUp(stops[number]);
   }
 

@@ -57,7 +57,7 @@ function captionOf(page, part, stage, beat) {
     const { text } = softmaxOf("", scores, isFine)(current);
     return `${text && `${text} = `}${percent(shares[current])} of the v of ${theName(current)} flows in.`;
   }
-  return `All that flowed in is added up: what this head takes. ${resultOf(page, "take", stage)}`;
+  return `All that flowed in is added up: what the token takes. ${resultOf(page, "take", stage)}`;
 }
 
 // The beat that is shown, moved on by the clock; T tokens. It stops where isSeen() is false; each beat is drawn.

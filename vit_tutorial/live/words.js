@@ -13,6 +13,9 @@ function textsOf(station) {
   return texts.filter(({ parentElement }) => !parentElement.closest(UNMARKED)).sort((a, b) => isFine(a) - isFine(b));
 }
 
+const ROOM = 120; // pixels that an explanation needs below its word
+const isLow = (term) => term.getBoundingClientRect().bottom + ROOM > window.innerHeight;
+
 export function buildWords({ $$, model }) {
   for (const [word, meaning] of Object.entries(model.words)) {
     const pattern = new RegExp(`\\b${word}(s|es)?\\b`, "i");
@@ -24,6 +27,11 @@ export function buildWords({ $$, model }) {
     seen.splitText(seen.data.match(pattern)[0].length);
     const term = make("dfn", { tabIndex: 0 });
     term.setAttribute("aria-description", meaning);
+    term.onclick = (event) => {
+      event.preventDefault(); // within a label, a tap would go to its slider
+      term.focus();
+    };
+    term.onpointerenter = term.onfocus = () => term.classList.toggle("opens-upwards", isLow(term));
     seen.replaceWith(term);
     term.append(seen);
   }

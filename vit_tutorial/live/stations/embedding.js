@@ -1,12 +1,13 @@
 import { row, rowOf } from "../cells.js";
 import { productOf } from "../sources.js";
 
-// How many of a token's numbers the token that was chosen before has, too; first: the token of row 0.
+// How a token's numbers differ from those of the token that was chosen before; first: the token of row 0.
 export function besides({ token, previous, D, theName }, rows, first = 0) {
-  if (previous === null || Math.min(token, previous) < first) return "";
+  if (previous === null || previous === token || Math.min(token, previous) < first) return "";
   const [mine, other] = [token, previous].map((t) => rowOf(rows, t - first, D));
   const differing = mine.filter((v, i) => v !== other[i]).length;
-  return `${differing ? `; ${differing} differ from` : ": the same as"} ${theName(previous)}’s`;
+  if (!differing) return `: all the same as those of ${theName(previous)}`;
+  return `; ${differing === mine.length ? "all" : differing} differ from those of ${theName(previous)}`;
 }
 
 export const embeddingStation = {
@@ -27,7 +28,7 @@ export const embeddingStation = {
   },
   texts: {
     special: ({ token, tokenName }) => tokenName(token),
-    rowName: ({ D, rowOfE }) => `× row ${rowOfE} of E, one of the ${D} that were learned`,
+    rowName: ({ D, rowOfE }) => `× column ${rowOfE} of E, one of the ${D} that were learned`,
     dim: ({ D }) => `D = ${D}`,
   },
 };

@@ -13,13 +13,15 @@ export const positionsStation = {
     content: (s) => row(s.run.embed.content, s.token, s.D, { most: mostOf(s) }),
     position: (s) => row(s.run.embed.position, s.token, s.D, { most: mostOf(s) }),
     z0(s) {
-      const { run, token, D } = s;
+      const { run, token, D, prefix } = s;
       const { content, position, tokens } = run.embed;
       const parts = [
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
-      return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more: besides(s, tokens) });
+      const isOfNoPatch = token < prefix;
+      const more = isOfNoPatch ? ": the same for every picture" : besides(s, tokens, prefix);
+      return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more });
     },
   },
   texts: {

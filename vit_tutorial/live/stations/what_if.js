@@ -23,6 +23,7 @@ function drawTemperature({ $, state }) {
   const slider = $('[name="temperature"]');
   slider.value = Math.round(10 * Math.log10(temperature));
   slider.nextSibling.textContent = temperature;
+  slider.setAttribute("aria-valuetext", temperature);
 }
 
 // The state of the training, from the noise that it began with.
@@ -30,7 +31,9 @@ function drawLearned({ $, state, model: { states } }) {
   const { learned } = state.changes;
   const slider = $('[name="learned"]');
   slider.value = learned ?? states.length;
-  slider.nextSibling.textContent = learned === null ? "trained" : states[learned].name;
+  const name = learned === null ? "trained" : states[learned].name;
+  slider.nextSibling.textContent = name;
+  slider.setAttribute("aria-valuetext", name);
 }
 
 function orderOf(count) {
