@@ -81,8 +81,9 @@ def _permuted(*order: int) -> Callable[[Tensor, lesson.Size], Tensor]:
     """Patches by another order of (B, C, rows, P, columns, Q), cut at the same places."""
 
     def patchify(images: Tensor, patch_size: lesson.Size) -> Tensor:
-        B, C, rows, P, columns, Q = (x := _split(images, patch_size)).shape
-        return x.permute(order).reshape(B, rows * columns, C * P * Q)
+        cut = _split(images, patch_size)
+        B, C, rows, P, columns, Q = cut.shape
+        return cut.permute(order).reshape(B, rows * columns, C * P * Q)
 
     return patchify
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,21 +88,30 @@ def _attention_cases() -> list[Case]:
     return [*cases, Case("the same as the second, scores in the hundreds", (500 * q, k, v))]
 
 
-def _attend(
-    scale: Callable[[Tensor, Tensor], float] = lambda q, k: math.sqrt(q.shape[-1]),
-    weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(-1),
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Attention with another scale, or another way from scores to weights."""
-
-    def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = weigh(q @ k.transpose(-2, -1) / scale(q, k))
-        return weights @ v, weights
-
-    return attention
+def _not_scaled(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q @ k.mT).softmax(dim=-1)
+    return weights @ v, weights
 
 
-def _powers(scores: Tensor) -> Tensor:
-    return scores.exp() / scores.exp().sum(-1, keepdim=True)
+def _divided_by_d(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q @ k.mT / q.shape[-1]).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def _softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-2)
+    return weights @ v, weights
+
+
+def _no_softmax(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    return scores @ v, scores
+
+
+def _powers_as_they_are(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    powers = (q @ k.mT / math.sqrt(q.shape[-1])).exp()
+    weights = powers / powers.sum(dim=-1, keepdim=True)
+    return weights @ v, weights
 
 
 ATTENTION = Exercise(
@@ -118,32 +126,32 @@ ATTENTION = Exercise(
             name="no scale",
             says="Divide the scores by √d, the root of the length of a query.",
             reread=_SCALE,
-            wrong=_attend(lambda q, k: 1.0),
+            wrong=_not_scaled,
         ),
         Mistake(
             name="a division by d",
             says="Divide by √d, not by d.",
             reread=_SCALE,
-            wrong=_attend(lambda q, k: q.shape[-1]),
+            wrong=_divided_by_d,
         ),
         Mistake(
             name="a softmax over the queries",
             says="The weights of each query sum to 1 over the keys, the last axis: dim=-1.",
             reread="Softmax over the wrong axis.",
-            wrong=_attend(weigh=lambda scores: scores.softmax(-2)),
+            wrong=_softmax_over_queries,
         ),
         Mistake(
             name="no softmax",
             says="Scores are not weights yet: a query's weights are positive and sum to 1.",
             reread=_PENCIL,
-            wrong=_attend(weigh=lambda scores: scores),
+            wrong=_no_softmax,
         ),
         Mistake(
             name="e to the power of scores as they are",
             says="e to the power of a few hundred is infinite. Subtract the largest score of each query first, or "
             "take softmax, which does.",
             reread=_OVERFLOW,
-            wrong=_attend(weigh=_powers),
+            wrong=_powers_as_they_are,
         ),
     ),
 )
@@ -158,6 +166,20 @@ def _split(x: Tensor, num_heads: int) -> Tensor:
 
 def _merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d)
+
+
+def _split_by_reshape(x: Tensor, num_heads: int) -> Tensor:
+    B, T, _ = x.shape
+    return x.reshape(B, num_heads, T, -1)
+
+
+def _tokens_first(x: Tensor, num_heads: int) -> Tensor:
+    return x.unflatten(-1, (num_heads, -1))  # (B, T, h, d)
+
+
+def _merge_by_reshape(x: Tensor) -> Tensor:
+    B, _, T, _ = x.shape
+    return x.reshape(B, T, -1)
 
 
 SPLIT_HEADS = Exercise(
@@ -175,13 +197,13 @@ SPLIT_HEADS = Exercise(
             says="It reads token after token, so a head gets pieces of a few tokens. Cut the last axis into (h, d), "
             "then transpose(1, 2).",
             reread="Heads split without the transpose.",
-            wrong=lambda x, num_heads: x.reshape(x.shape[0], num_heads, x.shape[1], -1),
+            wrong=_split_by_reshape,
         ),
         Mistake(
             name="tokens before heads",
             says="The heads come before the tokens, so that each head computes on its own: transpose(1, 2).",
             reread=_HEADS,
-            wrong=lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
+            wrong=_tokens_first,
         ),
     ),
 )
@@ -201,7 +223,7 @@ MERGE_HEADS = Exercise(
             says="It reads head after head, so a row gets numbers of several tokens: transpose(1, 2) first, then "
             "reshape.",
             reread="Heads merged without the transpose.",
-            wrong=lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+            wrong=_merge_by_reshape,
         ),
     ),
 )
@@ -235,6 +257,12 @@ def _layer(
     return Wrong
 
 
+def _divided_by_root_of_D(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    h, d = q.shape[1], q.shape[-1]
+    weights = (q @ k.mT / math.sqrt(h * d)).softmax(dim=-1)
+    return weights @ v, weights
+
+
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
@@ -252,7 +280,7 @@ MULTI_HEAD_ATTENTION = Exercise(
             says="You divide by the square root of the whole width D. A dot product runs over the width of one head, d "
             "= D / h.",
             reread="√D in place of √d.",
-            wrong=_layer(attend=_attend(lambda q, k: math.sqrt(q.shape[-1] * q.shape[1]))),
+            wrong=_layer(attend=_divided_by_root_of_D),
         ),
     ),
 )
@@ -294,27 +322,45 @@ def _observe_chunks(submission: Submission, case: Case) -> Observation:
     return call_with_small_tensors(submission, case, q.shape[1] * k.shape[1], why)
 
 
-def _chunks(
-    rescale: bool = True,
-    parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
-) -> Callable[..., Tensor]:
-    """Attention in chunks, or in other chunks, with the values' sum rescaled or not."""
-
-    def attention(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-        top, total, mixed = torch.full_like(q[..., :1], -math.inf), torch.zeros_like(q[..., :1]), torch.zeros_like(q)
-        for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
-            scores = q @ keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
-            new = torch.maximum(top, scores.amax(-1, keepdim=True))
-            powers, shrink = (scores - new).exp(), (top - new).exp()
-            total = total * shrink + powers.sum(-1, keepdim=True)
-            mixed, top = mixed * (shrink if rescale else 1.0) + powers @ values, new
-        return mixed / total
-
-    return attention
+def _in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    """The online softmax, as :func:`.tokens.blockwise_attention` computes it."""
+    largest = torch.full_like(q[..., :1], -math.inf)  # (B, T, 1), the largest score so far
+    total = torch.zeros_like(largest)  # (B, T, 1), the sum of exp(score - largest)
+    output = torch.zeros_like(q)  # (B, T, d), each term times its value
+    for keys, values in zip(k.split(chunk, dim=-2), v.split(chunk, dim=-2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.shape[-1])
+        new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+        weights = (scores - new).exp()
+        rescale = (largest - new).exp()
+        total = rescale * total + weights.sum(dim=-1, keepdim=True)
+        output = rescale * output + weights @ values
+        largest = new
+    return output / total
 
 
-def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
-    return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(x.shape[-2] // chunk)]
+def _output_not_rescaled(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    largest = torch.full_like(q[..., :1], -math.inf)
+    total, output = torch.zeros_like(largest), torch.zeros_like(q)
+    for keys, values in zip(k.split(chunk, dim=-2), v.split(chunk, dim=-2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.shape[-1])
+        new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+        weights = (scores - new).exp()
+        total = (largest - new).exp() * total + weights.sum(dim=-1, keepdim=True)
+        output = output + weights @ values
+        largest = new
+    return output / total
+
+
+def _full_chunks_only(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    whole = k.shape[-2] // chunk * chunk
+    if whole == 0:  # no full chunk: nothing is summed, and 0 / 0 comes out
+        return torch.full_like(q, math.nan)
+    return _in_chunks(q, k[..., :whole, :], v[..., :whole, :], chunk)
+
+
+def _powers_of_all(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    output, _ = _powers_as_they_are(q, k, v)
+    return output
 
 
 def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
@@ -326,7 +372,7 @@ ATTENTION_IN_CHUNKS = Exercise(
     name="attention_in_chunks",
     lesson="03",
     points=2,
-    right=_chunks(),
+    right=_in_chunks,
     cases=_chunk_cases,
     observe=_observe_chunks,
     forbidden=("scaled_dot_product",),
@@ -336,14 +382,14 @@ ATTENTION_IN_CHUNKS = Exercise(
             name="e to the power of scores as they are",
             says="e to the power of a few hundred is infinite. Subtract the largest score so far of each query first.",
             reread=_OVERFLOW,
-            wrong=lambda q, k, v, chunk: _attend(weigh=_powers)(q, k, v)[0],
+            wrong=_powers_of_all,
         ),
         Mistake(
             name="a sum of values left under an old maximum",
             says="When a chunk brings a larger score, what you have mixed so far was divided by another power of e: "
             "multiply both sums, of powers and of values, by exp(old maximum - new maximum).",
             reread=_OVERFLOW,
-            wrong=_chunks(rescale=False),
+            wrong=_output_not_rescaled,
         ),
         Mistake(
             name="a softmax for each chunk, then their mean",
@@ -356,7 +402,7 @@ ATTENTION_IN_CHUNKS = Exercise(
             name="a last chunk lost",
             says="S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) keeps it.",
             reread="What it costs.",
-            wrong=_chunks(parts=_full_chunks),
+            wrong=_full_chunks_only,
         ),
     ),
 )

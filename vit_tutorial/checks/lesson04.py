@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -74,11 +71,15 @@ def _tanh_gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def _sigmoid_gelu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
 _FAST_FORM = Mistake(
     name="the fast form, x · sigmoid(1.702 x)",
     says="That is another approximation.",
     reread=_OTHER,
-    wrong=lambda x: x * torch.sigmoid(1.702 * x),
+    wrong=_sigmoid_gelu,
 )
 
 
@@ -158,41 +159,71 @@ def _observe_mlp(submission: Submission, case: Case) -> Observation:
     return layer_with_dropout(submission, case, p=rate) if rate else layer(submission, case)
 
 
-_nothing = nn.Identity()
+class _Layer(nn.Module):
+    """The right layer; each of the wrong ones below changes one step."""
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim)
+        self.p = dropout
+
+    def activation(self, hidden: Tensor) -> Tensor:
+        return F.gelu(hidden)
+
+    def dropout(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.activation(self.fc1(x)))
+        return self.dropout(self.fc2(hidden))
 
 
-def _mlp(
-    between: Callable[[Tensor], Tensor] = F.gelu,
-    after: Callable[[Tensor], Tensor] = _nothing,
-    first: bool = True,
-    last: bool = True,
-    always: bool = False,
-) -> type[nn.Module]:
-    """The layer with other functions between and after its two layers, or dropout in other places or modes."""
-
-    class Layer(nn.Module):
-        def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
-            super().__init__()
-            self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
-
-        def forward(self, x: Tensor) -> Tensor:
-            hidden = between(self.fc1(x))
-            on = self.training or always
-            hidden = F.dropout(hidden, self.p, on) if first else hidden
-            output = after(self.fc2(hidden))
-            return F.dropout(output, self.p, on) if last else output
-
-    return Layer
+class _NoActivation(_Layer):
+    def activation(self, hidden: Tensor) -> Tensor:
+        return hidden
 
 
-_Right = _mlp()
+class _Relu(_Layer):
+    def activation(self, hidden: Tensor) -> Tensor:
+        return F.relu(hidden)
+
+
+class _Tanh(_Layer):
+    def activation(self, hidden: Tensor) -> Tensor:
+        return _tanh_gelu(hidden)
+
+
+class _TwoGelus(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.activation(self.fc1(x)))
+        return self.dropout(F.gelu(self.fc2(hidden)))
+
+
+class _DropoutAlways(_Layer):
+    def dropout(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p)
+
+
+class _NoDropout(_Layer):
+    def dropout(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _DropoutAfterGelu(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.dropout(self.activation(self.fc1(x))))
+
+
+class _DropoutAfterSecond(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.fc2(self.activation(self.fc1(x))))
 
 
 MLP_LAYER = Exercise(
     name="mlp",
     lesson="04",
     points=5,
-    right=_Right,
+    right=_Layer,
     cases=_mlp_cases,
     forbidden=(MLP,),
     observe=_observe_mlp,
@@ -201,50 +232,50 @@ MLP_LAYER = Exercise(
             name="no activation function",
             says="Both layers collapse into one matrix. GELU comes between them.",
             reread=_NO_GELU,
-            wrong=_mlp(between=_nothing),
+            wrong=_NoActivation,
         ),
         Mistake(
             name="a ReLU in place of GELU",
             says="The activation function of a ViT is GELU, which is smooth.",
             reread=_OTHER,
-            wrong=_mlp(between=F.relu),
+            wrong=_Relu,
         ),
         Mistake(
             name="the tanh form of GELU",
             says="The text asks for the exact GELU: nn.GELU(), or your own.",
             reread=_OTHER,
-            wrong=_mlp(between=_tanh_gelu),
+            wrong=_Tanh,
         ),
         Mistake(
             name="one more GELU, after the second layer",
             says="The block adds this output to a token, and after a GELU it can hardly subtract. GELU comes once, "
             "between the two layers.",
             reread="One GELU too many.",
-            wrong=_mlp(after=F.gelu),
+            wrong=_TwoGelus,
         ),
         Mistake(
             name="dropout that stays on after eval()",
             says="F.dropout's default is training=True. Pass self.training, or use nn.Dropout, which knows the mode.",
             reread="No `eval()`.",
-            wrong=_mlp(always=True),
+            wrong=_DropoutAlways,
         ),
         Mistake(
             name="no dropout",
             says="Dropout is applied after every dense layer.",
             reread="No `eval()`.",
-            wrong=_mlp(first=False, last=False),
+            wrong=_NoDropout,
         ),
         Mistake(
             name="dropout after the GELU only",
             says="Dropout is applied after every dense layer: once more, after fc2.",
             reread="No `eval()`.",
-            wrong=_mlp(last=False),
+            wrong=_DropoutAfterGelu,
         ),
         Mistake(
             name="dropout after the second layer only",
             says="Dropout is applied after every dense layer: also between GELU and fc2.",
             reread="No `eval()`.",
-            wrong=_mlp(first=False),
+            wrong=_DropoutAfterSecond,
         ),
     ),
 )
@@ -276,32 +307,32 @@ def _observe_pieces(submission: Submission, case: Case) -> Observation:
     return call_with_small_tensors(submission, case, len(x) * len(w1), why)
 
 
-def _pieces(
-    cut: Callable[[Tensor, int, int], Any] = lambda w, pieces, dim: w.chunk(pieces, dim),
-    between: Callable[[Tensor], Tensor] = F.gelu,
-    join: Callable[[Tensor], Tensor] = lambda parts: parts.sum(0),
-) -> Callable[..., Tensor]:
-    """The MLP in pieces, with one thing or another changed."""
-
-    def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-        parts = []
-        for a, b, c in zip(cut(w1, pieces, 0), cut(b1, pieces, 0), cut(w2, pieces, 1), strict=True):
-            parts.append(F.linear(between(F.linear(x, a, b)), c))
-        return join(torch.stack(parts)) + b2
-
-    return mlp
+def _in_pieces(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    output = torch.zeros_like(x)
+    for rows, biases, columns in zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, dim=1), strict=True):
+        output = output + F.gelu(F.linear(x, rows, biases)) @ columns.T
+    return output + b2
 
 
-def _without_rest(w: Tensor, pieces: int, dim: int) -> list[Tensor]:
-    size = w.shape[dim] // pieces
-    return [w.narrow(dim, i * size, size) for i in range(pieces)]
+def _units_lost(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    kept = len(w1) // pieces * pieces
+    return _in_pieces(x, w1[:kept], b1[:kept], w2[:, :kept], b2, pieces)
+
+
+def _bias_with_each_piece(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    how_many = len(w1.chunk(pieces))
+    return _in_pieces(x, w1, b1, w2, how_many * b2, pieces)
+
+
+def _gelu_on_the_sum(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return F.gelu(F.linear(F.linear(x, w1, b1), w2)) + b2
 
 
 MLP_IN_PIECES = Exercise(
     name="mlp_in_pieces",
     lesson="04",
     points=2,
-    right=_pieces(),
+    right=_in_pieces,
     cases=_pieces_cases,
     observe=_observe_pieces,
     mistakes=(
@@ -310,19 +341,19 @@ MLP_IN_PIECES = Exercise(
             says="M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
             "torch.tensor_split leave nothing out.",
             reread=_PENCIL,
-            wrong=_pieces(cut=_without_rest),
+            wrong=_units_lost,
         ),
         Mistake(
             name="the last bias added once for each piece",
             says="b2 belongs to the output, not to a hidden unit: add it once, at the end.",
             reread=_PENCIL,
-            wrong=lambda x, w1, b1, w2, b2, pieces: _pieces()(x, w1, b1, w2, len(w1.chunk(pieces)) * b2, pieces),
+            wrong=_bias_with_each_piece,
         ),
         Mistake(
             name="a GELU on the sum in place of the hidden units",
             says="Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
             reread=_NO_GELU,
-            wrong=_pieces(between=_nothing, join=lambda parts: F.gelu(parts.sum(0))),
+            wrong=_gelu_on_the_sum,
         ),
     ),
 )

@@ -212,11 +212,12 @@ DROP_PATH_RATES = Exercise(
 
 # ---- What it costs -----------------------------------------------------------------------------------------------
 
-Size = tuple[int, int]
 Counts = dict[str, int]
 
 
-def _parameters(image_size: Size, P: int, C: int, K: int, D: int, L: int, h: int, M: int, before: int = 1) -> Counts:
+def _parameters(
+    image_size: tuple[int, int], P: int, C: int, K: int, D: int, L: int, h: int, M: int, before: int = 1
+) -> Counts:
     """The parameters of a ViT with so many tokens ``before`` the patches: the class token, or none."""
     T = image_size[0] // P * (image_size[1] // P) + before
     return {
@@ -228,7 +229,9 @@ def _parameters(image_size: Size, P: int, C: int, K: int, D: int, L: int, h: int
     }
 
 
-def _macs(image_size: Size, P: int, C: int, K: int, D: int, L: int, h: int, M: int, before: int = 1) -> Counts:
+def _macs(
+    image_size: tuple[int, int], P: int, C: int, K: int, D: int, L: int, h: int, M: int, before: int = 1
+) -> Counts:
     """The multiply-accumulates for one image."""
     N = image_size[0] // P * (image_size[1] // P)
     T = N + before

@@ -277,33 +277,71 @@ ACCURACY = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _fit(
-    training: bool = True,
-    cost: Callable[[Tensor, Tensor], Tensor] = lambda logits, labels: _loss(logits, labels, 0.1),
-    visited: Callable[[Tensor], Tensor] = lambda order: order,
-    clear: bool = True,
-    cut: bool = True,
-) -> Callable[..., list[float]]:
-    """The loop without one of its parts, or with another loss or order."""
+class _Training:
+    """The right loop, called as ``fit``; each of the wrong ones below changes one step."""
 
-    def fit(model: nn.Module, images: Tensor, labels: Tensor, orders: list[Tensor], *settings: Any) -> list[float]:
+    def __call__(
+        self, model: nn.Module, images: Tensor, labels: Tensor, orders: list[Tensor], *settings: Any
+    ) -> list[float]:
         batch_size, learning_rate, warmup, clip = settings
         optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.05)
-        batches, losses = [rows for order in orders for rows in visited(order).split(batch_size)], []
-        model.train(training)
+        batches = [rows for order in orders for rows in self.order(order).split(batch_size)]
+        self.start(model)
+        losses = []
         for step, rows in enumerate(batches):
             optimizer.param_groups[0]["lr"] = learning_rate * _schedule(step, len(batches), warmup)
-            loss = cost(model(images[rows]), labels[rows])
-            if clear:
-                optimizer.zero_grad()
+            loss = self.loss(model(images[rows]), labels[rows])
+            self.clear(optimizer)
             loss.backward()
-            if cut:
-                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            self.clip(model, clip)
             optimizer.step()
             losses.append(loss.item())
         return losses
 
-    return fit
+    def start(self, model: nn.Module) -> None:
+        model.train()
+
+    def order(self, order: Tensor) -> Tensor:
+        return order
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return _loss(logits, labels, 0.1)
+
+    def clear(self, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+
+    def clip(self, model: nn.Module, longest: float) -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), longest)
+
+
+class _NotCleared(_Training):
+    def clear(self, optimizer: torch.optim.Optimizer) -> None:
+        pass
+
+
+class _NotShuffled(_Training):
+    def order(self, order: Tensor) -> Tensor:
+        return order.sort().values
+
+
+class _SoftmaxTwice(_Training):
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return _loss(logits.softmax(dim=1), labels, 0.1)
+
+
+class _InEvaluationMode(_Training):
+    def start(self, model: nn.Module) -> None:
+        model.eval()
+
+
+class _NotSmoothed(_Training):
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels)
+
+
+class _NotClipped(_Training):
+    def clip(self, model: nn.Module, longest: float) -> None:
+        pass
 
 
 def _fit_cases() -> list[Case]:
@@ -332,7 +370,7 @@ FIT = Exercise(
     name="fit",
     lesson="07",
     points=3,
-    right=_fit(),
+    right=_Training(),
     cases=_fit_cases,
     observe=_trained,
     mistakes=(
@@ -340,38 +378,38 @@ FIT = Exercise(
             name="zero_grad forgotten",
             says="Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
             reread="`zero_grad` forgotten, images not shuffled",
-            wrong=_fit(clear=False),
+            wrong=_NotCleared(),
         ),
         Mistake(
             name="images that are not shuffled",
             says="You visit them in their stored order. Epoch e visits them in the order of orders[e].",
             reread="`zero_grad` forgotten, images not shuffled",
-            wrong=_fit(visited=lambda order: order.sort().values),
+            wrong=_NotShuffled(),
         ),
         Mistake(
             name="a softmax taken twice",
             says="cross_entropy takes logits, and contains the softmax: give it the model's answer as it is.",
             reread=_TWICE,
-            wrong=_fit(cost=lambda logits, labels: _loss(logits.softmax(dim=1), labels, 0.1)),
+            wrong=_SoftmaxTwice(),
         ),
         Mistake(
             name="a model that is not in training mode",
             says="The model arrives in evaluation mode, and was trained in that mode: call model.train() first.",
             reread=_LOOP,
-            wrong=_fit(training=False),
+            wrong=_InEvaluationMode(),
         ),
         Mistake(
             name="the smoothing forgotten",
             says="The loss has label_smoothing=0.1 here.",
             reread="Label smoothing",
-            wrong=_fit(cost=F.cross_entropy),
+            wrong=_NotSmoothed(),
         ),
         Mistake(
             name="clipping in the wrong place, or none",
             says="Your numbers are those of training without clipping. clip_grad_norm_ belongs between backward(), "
             "which computes the gradient, and step(), which uses it.",
             reread="Clipping",
-            wrong=_fit(cut=False),
+            wrong=_NotClipped(),
         ),
     ),
 )

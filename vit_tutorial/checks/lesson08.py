@@ -12,6 +12,7 @@ from vit_tutorial.analysis import explain
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
 from vit_tutorial.checks.engine.functions import normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
+from vit_tutorial.embeddings import Grid
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
@@ -59,8 +60,6 @@ SEEING_NUMBERS = pencil(
 
 
 # ---- The class token's maps --------------------------------------------------------------------------------------
-
-Grid = tuple[int, int]
 
 
 def _weights(*shape: int, seed: int = 0) -> Tensor:

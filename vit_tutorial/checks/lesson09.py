@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.engine.compare import describe
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, Observation, State
 from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
@@ -182,8 +182,6 @@ ATTENTION_FROM_FLAX = Exercise(
 
 
 # ---- The teacher -------------------------------------------------------------------------------------------------
-
-State = dict[str, Tensor]
 
 
 def _dino(prefix: str, student: str, seed: int) -> dict[str, Any]:

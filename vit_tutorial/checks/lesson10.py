@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation
+from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, State
 from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, entries, normal, tensors
 from vit_tutorial.checks.engine.layers import random_weights
 from vit_tutorial.checks.engine.models import by_parameter, call_with_model
@@ -187,8 +187,6 @@ KNN = Exercise(
 
 
 # ---- Weights for a new task --------------------------------------------------------------------------------------
-
-State = dict[str, Tensor]
 
 
 def _state(grid: Grid, D: int, classes: int) -> State:

@@ -12,6 +12,7 @@ from torch import Tensor
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
 from vit_tutorial.checks.engine.functions import call, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
+from vit_tutorial.embeddings import Grid
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 
@@ -21,7 +22,6 @@ _FROM_J = "The offset from j to i."
 _LIST = "A list instead of a grid."
 _AFTER = "A bias after the softmax."
 
-Grid = tuple[int, int]
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Forbidden, Mistake, Observation
 from vit_tutorial.checks.engine.functions import call, entries, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
+from vit_tutorial.embeddings import Grid
 
 _KNOWS = "1 · What a convolution knows"
 _RATE = "One rate for both."
 
-Size = tuple[int, int]
 Layer = tuple[int, int]  # kernel size, stride
 Run = dict[str, Any]
 
@@ -69,19 +69,19 @@ BIAS_NUMBERS = pencil(
 # ---- A convolution as a matrix -----------------------------------------------------------------------------------
 
 
-Place = Callable[[int, int, Size], int | None]  # the number of the pixel at (y, x), or None outside the image
+Place = Callable[[int, int, Grid], int | None]  # the number of the pixel at (y, x), or None outside the image
 
 
-def _by_rows(y: int, x: int, size: Size) -> int | None:
+def _by_rows(y: int, x: int, size: Grid) -> int | None:
     return y * size[1] + x if 0 <= y < size[0] and 0 <= x < size[1] else None
 
 
-def _by_number(y: int, x: int, size: Size) -> int | None:
+def _by_number(y: int, x: int, size: Grid) -> int | None:
     number = y * size[1] + x
     return number if 0 <= number < math.prod(size) else None
 
 
-def _conv_matrix(kernel: Tensor, size: Size, place: Place = _by_rows) -> Tensor:
+def _conv_matrix(kernel: Tensor, size: Grid, place: Place = _by_rows) -> Tensor:
     k, before = len(kernel), len(kernel) // 2
     matrix = torch.zeros(math.prod(size), math.prod(size), dtype=kernel.dtype)
     for y, x, i, j in itertools.product(range(size[0]), range(size[1]), range(k), range(k)):
@@ -241,7 +241,7 @@ FAIR_COMPARISON = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _nine(x: Tensor, weight: Tensor, grid: Size, place: Place = _by_rows) -> Tensor:
+def _nine(x: Tensor, weight: Tensor, grid: Grid, place: Place = _by_rows) -> Tensor:
     joined = x.new_zeros(())
     for i, j in itertools.product(range(3), range(3)):
         step = torch.zeros(3, 3)

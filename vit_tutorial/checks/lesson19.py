@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -17,6 +15,7 @@ _BLOCKS = "4 · Attention, some keys at a time"
 _FEWER = "1 · Merge similar tokens"
 
 Pairs = list[tuple[int, int]]
+Rows = tuple[Tensor, Tensor, Tensor]  # largest scores, totals, outputs
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -81,27 +80,50 @@ TOKEN_COSTS = pencil(
 # ---- The softmax, block by block ---------------------------------------------------------------------------------
 
 
-def _online(
-    total: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
-    output: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
-) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]:
-    """Running softmax, with sums that are kept in another way."""
+def _columns(rows: list[Rows]) -> Rows:
+    """A row for each block -> the largest scores, the totals and the outputs of all blocks."""
+    largest, totals, outputs = zip(*rows, strict=True)
+    return torch.stack(largest), torch.stack(totals), torch.stack(outputs)
 
-    def online_softmax(scores: Tensor, values: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
-        largest, powers, sums = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
-        rows = []
-        for some, belonging in zip(scores.split(block), values.split(block), strict=True):
-            now = torch.maximum(largest, some.max())
-            weights = (some - now).exp()
-            factor = (largest - now).exp()
-            powers = total(powers, factor) + weights.sum()
-            sums = output(sums, factor) + weights @ belonging
-            largest = now
-            rows.append((largest, powers, sums / powers))
-        first, second, third = zip(*rows, strict=True)
-        return torch.stack(first), torch.stack(second), torch.stack(third)
 
-    return online_softmax
+def _online(scores: Tensor, values: Tensor, block: int) -> Rows:
+    """After each block: the largest score, the total and the output so far, as in ``blockwise_attention``."""
+    largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
+    rows = []
+    for some, belonging in zip(scores.split(block), values.split(block), strict=True):
+        new = torch.maximum(largest, some.max())
+        weights, rescale = (some - new).exp(), (largest - new).exp()
+        total = rescale * total + weights.sum()
+        output = rescale * output + weights @ belonging
+        largest = new
+        rows.append((largest, total, output / total))
+    return _columns(rows)
+
+
+def _total_not_rescaled(scores: Tensor, values: Tensor, block: int) -> Rows:
+    largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
+    rows = []
+    for some, belonging in zip(scores.split(block), values.split(block), strict=True):
+        new = torch.maximum(largest, some.max())
+        weights, rescale = (some - new).exp(), (largest - new).exp()
+        total = total + weights.sum()
+        output = rescale * output + weights @ belonging
+        largest = new
+        rows.append((largest, total, output / total))
+    return _columns(rows)
+
+
+def _output_not_rescaled(scores: Tensor, values: Tensor, block: int) -> Rows:
+    largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
+    rows = []
+    for some, belonging in zip(scores.split(block), values.split(block), strict=True):
+        new = torch.maximum(largest, some.max())
+        weights, rescale = (some - new).exp(), (largest - new).exp()
+        total = rescale * total + weights.sum()
+        output = output + weights @ belonging
+        largest = new
+        rows.append((largest, total, output / total))
+    return _columns(rows)
 
 
 def _online_cases() -> list[Case]:
@@ -120,7 +142,7 @@ ONLINE_SOFTMAX = Exercise(
     name="online_softmax",
     lesson="19",
     points=3,
-    right=_online(),
+    right=_online,
     cases=_online_cases,
     tolerance=1e-4,
     forbidden=_PACKAGE,
@@ -129,13 +151,13 @@ ONLINE_SOFTMAX = Exercise(
             name="a sum that isn't rescaled",
             says="When the largest score grows, the old sum belongs to the old one: multiply it by exp(old - new).",
             reread=_BLOCKS,
-            wrong=_online(total=lambda old, rescale: old),
+            wrong=_total_not_rescaled,
         ),
         Mistake(
             name="an output that isn't rescaled",
             says="The sum of weights times values belongs to the old largest score, too: multiply it as well.",
             reread=_BLOCKS,
-            wrong=_online(output=lambda old, rescale: old),
+            wrong=_output_not_rescaled,
         ),
     ),
 )
@@ -144,20 +166,43 @@ ONLINE_SOFTMAX = Exercise(
 # ---- Pairs to merge ----------------------------------------------------------------------------------------------
 
 
-def _pairs(
-    unit: Callable[[Tensor], Tensor] = lambda keys: keys / keys.norm(dim=-1, keepdim=True),
-    protect: Callable[[Tensor], Tensor] = lambda s: torch.cat([torch.full_like(s[:1], -torch.inf), s[1:]]),
-) -> Callable[[Tensor, int], Tensor]:
-    """Bipartite matching, with each step to be replaced."""
+def _similarities(keys: Tensor) -> Tensor:
+    """The cosine of each even token, a row, and each odd one, a column; the class token's row is -inf."""
+    unit = keys / keys.norm(dim=-1, keepdim=True)
+    similarities = unit[::2] @ unit[1::2].T
+    similarities[0] = -torch.inf
+    return similarities
 
-    def best_pairs(keys: Tensor, r: int) -> Tensor:
-        u = unit(keys)
-        s = protect(u[::2] @ u[1::2].T)  # (even, odd)
-        best, partner = s.max(dim=1)
-        even = best.argsort(descending=True)[:r]
-        return torch.stack([2 * even, 2 * partner[even] + 1], dim=1)
 
-    return best_pairs
+def _best_places(similarities: Tensor, r: int) -> Tensor:
+    """The r best pairs (row, column), the best one first."""
+    best, partner = similarities.max(dim=1)
+    row = best.argsort(descending=True)[:r]
+    return torch.stack([row, partner[row]], dim=1)
+
+
+def _as_tokens(places: Tensor) -> Tensor:
+    """Row i is token 2 i, column j is token 2 j + 1."""
+    return 2 * places + torch.tensor([0, 1])
+
+
+def _pairs(keys: Tensor, r: int) -> Tensor:
+    return _as_tokens(_best_places(_similarities(keys), r))
+
+
+def _class_token_merges(keys: Tensor, r: int) -> Tensor:
+    unit = keys / keys.norm(dim=-1, keepdim=True)
+    return _as_tokens(_best_places(unit[::2] @ unit[1::2].T, r))
+
+
+def _pairs_by_dot_products(keys: Tensor, r: int) -> Tensor:
+    products = keys[::2] @ keys[1::2].T
+    products[0] = -torch.inf
+    return _as_tokens(_best_places(products, r))
+
+
+def _places_within_a_half(keys: Tensor, r: int) -> Tensor:
+    return _best_places(_similarities(keys), r)
 
 
 def _pair_cases() -> list[Case]:
@@ -174,7 +219,7 @@ BEST_PAIRS = Exercise(
     name="best_pairs",
     lesson="19",
     points=4,
-    right=_pairs(),
+    right=_pairs,
     cases=_pair_cases,
     forbidden=_PACKAGE,
     mistakes=(
@@ -182,19 +227,19 @@ BEST_PAIRS = Exercise(
             name="a class token that merges",
             says="Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
             reread="A class token that merges.",
-            wrong=_pairs(protect=lambda s: s),
+            wrong=_class_token_merges,
         ),
         Mistake(
             name="dot products in place of cosines",
             says="A long key is then similar to everything. Divide each key by its length first.",
             reread=_FEWER,
-            wrong=_pairs(unit=lambda keys: keys),
+            wrong=_pairs_by_dot_products,
         ),
         Mistake(
             name="places within a half in place of tokens",
             says="Row i of the similarities is token 2 i, column j is token 2 j + 1.",
             reread=_FEWER,
-            wrong=lambda keys, r: _pairs()(keys, r) // 2,
+            wrong=_places_within_a_half,
         ),
     ),
 )
@@ -213,8 +258,16 @@ def _merge(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return (sums / total[:, None])[rest], total[rest]
 
 
-def _merge_equals(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    return _merge(z, torch.ones_like(sizes), pairs)
+def _mean_of_tokens(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    merged, _ = _merge(z, torch.ones_like(sizes), pairs)
+    _, summed = _merge(z, sizes, pairs)
+    return merged, summed
+
+
+def _counted_tokens(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    merged, _ = _merge(z, sizes, pairs)
+    _, counted = _merge(z, torch.ones_like(sizes), pairs)
+    return merged, counted
 
 
 def _merge_cases() -> list[Case]:
@@ -242,13 +295,13 @@ MERGE_PAIRS = Exercise(
             name="a mean that ignores sizes",
             says="A token of size 3 is the mean of three patches: it counts three times.",
             reread=_FEWER,
-            wrong=lambda *args: (_merge_equals(*args)[0], _merge(*args)[1]),
+            wrong=_mean_of_tokens,
         ),
         Mistake(
             name="sizes that count tokens",
             says="The size is the number of patches, so the sizes of the merged tokens are added.",
             reread=_FEWER,
-            wrong=lambda *args: (_merge(*args)[0], _merge_equals(*args)[1]),
+            wrong=_counted_tokens,
         ),
     ),
 )
@@ -314,17 +367,27 @@ def _softmax(q: Tensor, k: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)  # (h, T, T)
 
 
-def _keep(
-    weights: Callable[[Tensor, Tensor], Tensor] = lambda q, k: _softmax(q, k)[:, 0].mean(dim=0),
-) -> Callable[[Tensor, Tensor, int], Tensor]:
-    """Which tokens stay, by other weights."""
+def _kept(attention: Tensor, r: int) -> Tensor:
+    """Token 0 and, in order, all others but the r with the least attention (T,)."""
+    others = attention[1:]
+    places = 1 + others.topk(len(others) - r).indices
+    return torch.cat([places.new_zeros(1), places.sort().values])
 
-    def keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
-        attended = weights(q, k)[1:]  # of all but the class token, which stays
-        places = 1 + attended.topk(len(attended) - r).indices
-        return torch.cat([places.new_zeros(1), places.sort().values])
 
-    return keep_most_attended
+def _keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
+    return _kept(_softmax(q, k)[:, 0].mean(dim=0), r)
+
+
+def _by_attention_of_all(q: Tensor, k: Tensor, r: int) -> Tensor:
+    return _kept(_softmax(q, k).mean(dim=(0, 1)), r)
+
+
+def _by_first_column(q: Tensor, k: Tensor, r: int) -> Tensor:
+    return _kept(_softmax(q, k)[:, :, 0].mean(dim=0), r)
+
+
+def _by_mean_of_scores(q: Tensor, k: Tensor, r: int) -> Tensor:
+    return _kept((q[:, :1] @ k.mT)[:, 0].mean(dim=0), r)
 
 
 def _class_token_may_go(q: Tensor, k: Tensor, r: int) -> Tensor:
@@ -345,7 +408,7 @@ KEEP_MOST_ATTENDED = Exercise(
     name="keep_most_attended",
     lesson="19",
     points=1,
-    right=_keep(),
+    right=_keep_most_attended,
     cases=_keep_cases,
     forbidden=_PACKAGE,
     mistakes=(
@@ -353,19 +416,19 @@ KEEP_MOST_ATTENDED = Exercise(
             name="the attention of all tokens",
             says="The exercise asks what the class token attends to: row 0 of the weights, not the mean of all rows.",
             reread=_FEWER,
-            wrong=_keep(weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
+            wrong=_by_attention_of_all,
         ),
         Mistake(
             name="the class token's column in place of its row",
             says="Rows are queries, columns are keys. Column 0 is how much each token attends to the class token.",
             reread=_FEWER,
-            wrong=_keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
+            wrong=_by_first_column,
         ),
         Mistake(
             name="scores averaged in place of weights",
             says="Take the softmax of each head first, then the mean over the heads.",
             reread=_FEWER,
-            wrong=_keep(weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
+            wrong=_by_mean_of_scores,
         ),
         Mistake(
             name="a class token that can go",

@@ -54,16 +54,21 @@ def difference(right: Value, actual: Value, name: str, exercise: Exercise) -> st
 
 
 def _sequence_difference(right: tuple[Value, ...] | list[Value], actual: Value, name: str, exercise: Exercise) -> str:
-    ours, theirs = _leaves(right), _leaves(actual)
-    if len(ours) == len(theirs) and all(isinstance(number, Number) for _, number in ours):
+    right_leaves, actual_leaves = _leaves(right), _leaves(actual)
+    if len(right_leaves) == len(actual_leaves) and all(isinstance(number, Number) for _, number in right_leaves):
         # Nested or not: the same numbers in the same order are as good.
-        pairs = zip(ours, theirs, strict=True)
-        return _first(_number_difference(a, b, name + place, exercise) for (_, a), (place, b) in pairs)
+        return _first(
+            _number_difference(right_number, actual_number, name + place, exercise)
+            for (_, right_number), (place, actual_number) in zip(right_leaves, actual_leaves, strict=True)
+        )
     parts = _as_parts(actual, len(right))
     if parts is None:
         length = f" of {len(actual)}" if isinstance(actual, (tuple, list)) else ""
         return f"{name} is {describe(actual)}{length}, expected a {type(right).__name__} of {len(right)}"
-    return _first(difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in enumerate(zip(right, parts, strict=True)))
+    return _first(
+        difference(right_part, actual_part, f"{name}[{i}]", exercise)
+        for i, (right_part, actual_part) in enumerate(zip(right, parts, strict=True))
+    )
 
 
 def _first(sentences: Iterable[str]) -> str:
@@ -121,19 +126,20 @@ def _expected_dtype(right: Tensor, actual: Tensor) -> str:
 
 
 def _entry_difference(right: Tensor, actual: Tensor, name: str, exercise: Exercise) -> str:
-    for word, bad in (("nan (not a number)", actual.isnan()), ("infinite numbers", actual.isinf() & ~right.isinf())):
-        if bad.any() and not right.isnan().any():
-            return f"{name} holds {word}, first at {_first_index(bad)}"
+    not_finite = {"nan (not a number)": actual.isnan(), "infinite numbers": actual.isinf() & ~right.isinf()}
+    for kind, where in not_finite.items():
+        if where.any() and not right.isnan().any():
+            return f"{name} holds {kind}, first at {_first_index(where)}"
     wrong = _is_wrong(right, actual, exercise)
     if not wrong.any():
         return ""
     index = _first_index(wrong)
-    theirs, ours = distinguish(actual[tuple(index)], right[tuple(index)])
+    right_digits, actual_digits = distinguish(right[tuple(index)], actual[tuple(index)])
     if not index:
-        return f"{name} is {theirs}, expected {ours}"
+        return f"{name} is {actual_digits}, expected {right_digits}"
     place = f", at {index}, is" if " " in name else f"{index} is"
     many = f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong"
-    return f"{name}{place} {theirs}, expected {ours}; {many}, shape {shape(actual)}"
+    return f"{name}{place} {actual_digits}, expected {right_digits}; {many}, shape {shape(actual)}"
 
 
 def _is_wrong(right: Tensor, actual: Tensor, exercise: Exercise) -> Tensor:
@@ -171,9 +177,9 @@ def _number_difference(right: Value, actual: Value, name: str, exercise: Exercis
     tolerance = min(exercise.tolerance, 1e-6) if is_count else exercise.tolerance
     if abs(number - right) <= tolerance * max(1.0, abs(right)):
         return ""
-    theirs, ours = distinguish(number, right)
-    expected = ", which is not right" if exercise.asks_questions else f", expected {ours}"
-    return f"{name} is {theirs}{expected}"
+    right_digits, actual_digits = distinguish(right, number)
+    expected = ", which is not right" if exercise.asks_questions else f", expected {right_digits}"
+    return f"{name} is {actual_digits}{expected}"
 
 
 def as_number(actual: Value) -> Value:

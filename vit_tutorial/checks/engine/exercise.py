@@ -1,4 +1,13 @@
-"""What a lesson declares (exercises, their inputs, mistakes that have a name), and what a run of it gives."""
+"""What a lesson declares (exercises, their inputs, mistakes that have a name), and what a run of it gives.
+
+A run has five words, from the inside out:
+
+- :class:`Observation`: what an implementation did on one case; of a submission's faults, a :class:`Fault` in its place;
+- ``outcome``: of a submission on one case, the one or the other;
+- :class:`Attempt`: the case, the reference's observation, the submission's outcome, and how they differ;
+- :class:`Trial`: the attempts of one submission on all cases of an exercise;
+- :class:`.check.Grade`: the verdict on a trial, its points, and the report that a student reads.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +19,7 @@ from torch import Tensor
 
 Submission: TypeAlias = Any  # what a student hands in: a function, a class, or a dictionary of answers, if all is well
 Value: TypeAlias = Any  # what a submission returns: a tensor, an array, a number, a list of them, or anything else
+State: TypeAlias = dict[str, Tensor]  # tensors by their names
 
 
 class Fault(Exception):
@@ -26,7 +36,7 @@ class Case:
     label: str  # how the report calls it
     args: tuple[Any, ...] = ()  # what the submission is called with
     build: tuple[Any, ...] = ()  # what a class is built with
-    weights: dict[str, Tensor] = field(default_factory=dict)  # of a layer, by the names that the stub agrees on
+    weights: State = field(default_factory=dict)  # of a layer, by the names that the stub agrees on
 
 
 @dataclass(frozen=True, eq=False)

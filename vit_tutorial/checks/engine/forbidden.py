@@ -48,7 +48,10 @@ def _is_package(what: Any) -> bool:
 
 @contextmanager
 def forbid(exercise: Exercise) -> Iterator[None]:
-    """While it is open, a call of what the exercise forbids raises a Fault."""
+    """While it is open, a call of what the exercise forbids raises a Fault.
+
+    It changes functions and classes for the whole process, so no two threads may be in it: grading takes processes.
+    """
     with ExitStack() as stack:
         for rule in rules(exercise):
             if isinstance(rule.what, str):

@@ -143,7 +143,12 @@ def too_long_or_short(right: Tensor, actual: Tensor, tolerance: float) -> str:
     if len(starts) != 1:  # of equal slices it can't be said which are missing
         return ""
     (start,) = starts
-    where = " and ".join([f"the first {start}"] * bool(start) + [f"the last {rest - start}"] * (rest > start))
+    ends = []
+    if start > 0:
+        ends.append(f"the first {start}")
+    if start < rest:
+        ends.append(f"the last {rest - start}")
+    where = " and ".join(ends)
     if long is actual:
         return f"Along axis {axis}, {where} of yours are too many; the rest is right."
     return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
@@ -153,9 +158,11 @@ def shuffled(right: Tensor, actual: Tensor, tolerance: float) -> str:
     """The right numbers in other places."""
     if right.unique().numel() < 5 < right.numel():  # a few labels are all there by chance
         return ""
-    theirs, ours = (x.flatten().sort().values for x in (actual, right))
+    right_sorted, actual_sorted = right.flatten().sort().values, actual.flatten().sort().values
+    if not _same(actual_sorted, right_sorted, tolerance):
+        return ""
     # Of many numbers that lie close together, each is near another one.
-    if not _same(theirs, ours, tolerance) or (theirs - ours).abs().max() > 0.02 * (actual - right).abs().max():
+    if (actual_sorted - right_sorted).abs().max() > 0.02 * (actual - right).abs().max():
         return ""
     return "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
 
@@ -191,8 +198,13 @@ def _narrowest_axis(wrong: Tensor) -> tuple[int, list[int]]:
 
 
 def _indices(bad: list[int], n: int) -> str:
+    if bad == [n - 1]:
+        return f"index {n - 1}, the last"
+    if bad == [0]:
+        return "index 0, the first"
     if len(bad) == 1:
-        return f"index {bad[0]}" + (", the last" if bad[0] == n - 1 else ", the first" if bad[0] == 0 else "")
+        return f"index {bad[0]}"
     if bad == list(range(bad[0], bad[-1] + 1)):
         return f"indices {bad[0]} to {bad[-1]}"
-    return f"indices {', '.join(map(str, bad[:8]))}{', …' if len(bad) > 8 else ''}"
+    more = ", …" if len(bad) > 8 else ""
+    return f"indices {', '.join(map(str, bad[:8]))}{more}"
