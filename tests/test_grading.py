@@ -374,7 +374,7 @@ def test_who_waits_for_the_gradebook_is_not_ended(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "OVERHEAD", 4)
     monkeypatch.setattr(tool, "examine", lambda *_: tool.Outcome())
     monkeypatch.setattr(tool.Course, "enter", lambda *_, **__: "")
-    submission = tool.Submission("ada", FIRST.stem, path, path.name, datetime.now(UTC))
+    submission = tool.HandedInFile("ada", FIRST.stem, path, path.name, datetime.now(UTC))
     grading = tool.Grading(course, "none", tool.Limits(total_seconds=0))
     lock = tool.FileLock(course.folder / "gradebook.lock", thread_local=False)
     lock.acquire()
@@ -384,7 +384,7 @@ def test_who_waits_for_the_gradebook_is_not_ended(tool, tmp_path, monkeypatch):
 
 def test_what_was_not_entered_is_run_again_and_what_was_is_not(tool, tmp_path, monkeypatch):
     path = hand_in(COPY, tmp_path / "in", "ada")
-    submission = tool.Submission("ada", FIRST.stem, path, path.name, datetime.now(UTC))
+    submission = tool.HandedInFile("ada", FIRST.stem, path, path.name, datetime.now(UTC))
     grading = tool.Grading(tool.Course(tmp_path / "course"), "none", tool.Limits())
     runs = tmp_path / "runs"
 

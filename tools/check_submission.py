@@ -28,6 +28,7 @@ from typing import Any
 import execute_notebook
 import psutil
 import torch
+from messages import Answer, Bounds, CheckJob, CheckResult, ChecksMessage, NotebookMessage
 
 from vit_tutorial import checks
 from vit_tutorial.checks import Exercise
@@ -42,7 +43,7 @@ PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36  # of linux/prctl.h
 # ---- Processes ---------------------------------------------------------------------------------------------------
 
 
-def set_limits(message: dict[str, Any]) -> None:
+def set_limits(message: Bounds) -> None:
     """Set limits for this process and those that it starts; nobody can raise them again."""
     limits = {resource.RLIMIT_FSIZE: message["file_bytes"], resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 512}
     if message["processes"]:
@@ -64,8 +65,8 @@ def can_be_traced() -> None:
 
 def slowness() -> float:
     """How many times longer this process has taken, by the clock, than it would on a processor of its own."""
-    share = time.process_time() / (time.time() - psutil.Process().create_time())
-    return 1 / min(1, max(share, 1 / BUSIEST))
+    busy = time.process_time() / (time.time() - psutil.Process().create_time())  # the fraction of its time so far
+    return 1 / min(1, max(busy, 1 / BUSIEST))
 
 
 def in_process(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
@@ -107,7 +108,7 @@ def end_descendants() -> None:
 # ---- A check -----------------------------------------------------------------------------------------------------
 
 
-def check(job: dict[str, Any], exercise: Exercise, pickled: bytes, given: str) -> dict[str, Any]:
+def check(job: CheckJob, exercise: Exercise, pickled: bytes, given: str) -> CheckResult:
     """Unpickle a function or class, and run its check and its hidden tests."""
     torch.set_num_threads(1)
     try:
@@ -125,7 +126,7 @@ def check(job: dict[str, Any], exercise: Exercise, pickled: bytes, given: str) -
     return {"passed": grade.passed, "report": grade.report[:MAX_REPORT]}
 
 
-def check_apart(job: dict[str, Any], exercise: Exercise, given: str, limit: int, slow: float) -> dict[str, Any]:
+def check_apart(job: CheckJob, exercise: Exercise, given: str, limit: int, slow: float) -> CheckResult:
     """Run a check in a process of its own, for so many seconds at most."""
     pickled = (execute_notebook.SAVED / job["check"]).read_bytes()
     sentence = "It ended the process that it was called in."
@@ -145,17 +146,19 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what other processes inherit as stdout leads nowhere
     with open(0, "rb", buffering=0) as messages:
-        message = json.loads(messages.readline())
-        set_limits(message)
-        exercises = {exercise.name: exercise for exercise in checks.exercises(message["lesson"])}
+        first = json.loads(messages.readline())
+        set_limits(first)
+        notebook: NotebookMessage = first
+        exercises = {exercise.name: exercise for exercise in checks.exercises(notebook["lesson"])}
         slow = slowness()
+        result: Answer
         try:
             result = in_process(
-                execute_notebook.execute, message["cells"], message["cell_seconds"], slow, can_be_traced
+                execute_notebook.execute, notebook["cells"], notebook["cell_seconds"], slow, can_be_traced
             )
         except Exception:
             result = {"outputs": [], "problem": "the notebook's process ended itself"}
-        message |= json.loads(messages.readline())
+        message: ChecksMessage = json.loads(messages.readline())
     # Once, for all checks: what the notebook's given cells and the references import.
     exec(message["given"], {})
     for exercise in exercises.values():

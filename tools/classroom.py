@@ -45,7 +45,7 @@ from filelock import FileLock, Timeout
 from lessons import EXERCISES, SOLUTIONS, write
 from nbformat import NotebookNode
 from sandbox import GradingError, Kind, Limits
-from student_notebooks import Submission, collect, file_name, name_of, read, rebuild
+from student_notebooks import HandedInFile, collect, file_name, name_of, read, rebuild
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
@@ -85,7 +85,7 @@ class GradingProcess(NamedTuple):
     """A process that grades a submission, and when it is ended, which the process itself may move."""
 
     process: BaseProcess
-    submission: Submission
+    submission: HandedInFile
     deadline: c_double
 
 
@@ -175,7 +175,9 @@ def class_list(course: Course) -> dict[str, str]:
     return names
 
 
-def _outcomes(submissions: list[Submission], grading: Grading, workers: int) -> Iterator[tuple[Submission, Outcome]]:
+def _outcomes(
+    submissions: list[HandedInFile], grading: Grading, workers: int
+) -> Iterator[tuple[HandedInFile, Outcome]]:
     """The outcome of each file, as they are done. What ran out of the machine's memory is tried again by itself."""
     retried = []
     for submission, outcome in in_processes([s for s in submissions if s.exercise], grading, workers):
@@ -189,7 +191,9 @@ def _outcomes(submissions: list[Submission], grading: Grading, workers: int) -> 
             yield submission, Outcome(problem=submission.problem)
 
 
-def in_processes(submissions: list[Submission], grading: Grading, workers: int) -> Iterator[tuple[Submission, Outcome]]:
+def in_processes(
+    submissions: list[HandedInFile], grading: Grading, workers: int
+) -> Iterator[tuple[HandedInFile, Outcome]]:
     """Grade each submission in a process of its own, ``workers`` at a time; their outcomes, as they are done.
 
     Not by concurrent.futures: a killed worker breaks its whole pool, and a deadline can't move there.
@@ -215,7 +219,7 @@ def in_processes(submissions: list[Submission], grading: Grading, workers: int) 
             process.kill()
 
 
-def _start(submission: Submission, grading: Grading) -> GradingProcess:
+def _start(submission: HandedInFile, grading: Grading) -> GradingProcess:
     forking = multiprocessing.get_context("fork")
     deadline = forking.Value("d", time.monotonic() + 2 * grading.limits.total_seconds + OVERHEAD, lock=False)
     process = forking.Process(target=_grade_one, args=(submission, grading, deadline))
@@ -223,7 +227,7 @@ def _start(submission: Submission, grading: Grading) -> GradingProcess:
     return GradingProcess(process, submission, deadline)
 
 
-def _grade_one(submission: Submission, grading: Grading, deadline: c_double) -> None:
+def _grade_one(submission: HandedInFile, grading: Grading, deadline: c_double) -> None:
     """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks."""
     notebook, notes, problem = _rebuild(submission)
     earlier = None if problem else _earlier_outcome(submission, grading, notebook)
@@ -234,14 +238,14 @@ def _grade_one(submission: Submission, grading: Grading, deadline: c_double) -> 
     _enter(submission, grading, outcome, deadline, autograde=earlier is None)
 
 
-def _examine(submission: Submission, grading: Grading, notebook: NotebookNode, problem: str) -> Outcome:
+def _examine(submission: HandedInFile, grading: Grading, notebook: NotebookNode, problem: str) -> Outcome:
     """Run a notebook that has no problem yet."""
     if problem:
         return Outcome(problem=problem)
     return examine(notebook, submission.exercise, grading.kind, grading.limits)
 
 
-def _enter(submission: Submission, grading: Grading, outcome: Outcome, deadline: c_double, autograde: bool) -> None:
+def _enter(submission: HandedInFile, grading: Grading, outcome: Outcome, deadline: c_double, autograde: bool) -> None:
     """Let nbgrader enter the marks, one submission at a time, and note whether it did."""
     deadline.value = math.inf  # waiting for the gradebook doesn't count against its limit
     with FileLock(grading.course.folder / "gradebook.lock"):
@@ -251,7 +255,7 @@ def _enter(submission: Submission, grading: Grading, outcome: Outcome, deadline:
     entered.write(_outcome_path(submission, grading))
 
 
-def _rebuild(submission: Submission) -> tuple[NotebookNode, list[str], str]:
+def _rebuild(submission: HandedInFile) -> tuple[NotebookNode, list[str], str]:
     """The teacher's copy with the student's answers, what was changed in it, and why it can't be graded."""
     cells, problem = [], submission.problem
     if not problem:
@@ -263,23 +267,23 @@ def _rebuild(submission: Submission) -> tuple[NotebookNode, list[str], str]:
     return notebook, notes, problem
 
 
-def _outcome_path(submission: Submission, grading: Grading) -> Path:
+def _outcome_path(submission: HandedInFile, grading: Grading) -> Path:
     return outcome_path(grading.course.folder, submission.student, submission.exercise)
 
 
-def _copy_path(submission: Submission, grading: Grading) -> Path:
+def _copy_path(submission: HandedInFile, grading: Grading) -> Path:
     folder = grading.course.folder / "submitted" / submission.student / submission.exercise
     return folder / f"{submission.exercise}.ipynb"
 
 
-def _keep_copy(submission: Submission, grading: Grading, notebook: NotebookNode) -> None:
+def _keep_copy(submission: HandedInFile, grading: Grading, notebook: NotebookNode) -> None:
     """Put a rebuilt notebook and its date where nbgrader looks for submissions."""
     path = _copy_path(submission, grading)
     write(path, nbformat.writes(notebook))
     write(path.with_name("timestamp.txt"), submission.when.strftime("%Y-%m-%d %H:%M:%S UTC"))
 
 
-def _earlier_outcome(submission: Submission, grading: Grading, notebook: NotebookNode) -> Outcome | None:
+def _earlier_outcome(submission: HandedInFile, grading: Grading, notebook: NotebookNode) -> Outcome | None:
     """What the same notebook gave in an earlier grading, if that had no problem and is in the gradebook."""
     copy = _copy_path(submission, grading)
     if not copy.exists() or copy.read_text("utf-8") != nbformat.writes(notebook):
@@ -291,7 +295,7 @@ def _earlier_outcome(submission: Submission, grading: Grading, notebook: Noteboo
 # ---- The table ---------------------------------------------------------------------------------------------------
 
 
-def _row(submission: Submission, outcome: Outcome, course: Course, students: dict[str, str]) -> Row:
+def _row(submission: HandedInFile, outcome: Outcome, course: Course, students: dict[str, str]) -> Row:
     student, exercise = submission.student, submission.exercise
     unknown = [f"{student} is not in class.csv"] if students and student not in students else []
     row = {

@@ -20,6 +20,7 @@ from typing import Any
 import nbformat
 import sandbox
 from lessons import SOLUTIONS, write
+from messages import CheckedFunction, ChecksMessage, NotebookCell, NotebookMessage
 from nbformat import NotebookNode
 from nbgrader import api, dbutil
 from nbgrader.apps import NbGraderAPI
@@ -52,8 +53,8 @@ c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a check found."""
+class CheckMark:
+    """What a check found, of which nothing is believed any more than its type."""
 
     passed: bool = False
     report: str = "There was nothing to check.\n"
@@ -72,7 +73,7 @@ class Outcome:
     """
 
     outputs: list[list[NotebookNode]] = field(default_factory=list)
-    checks: dict[str, Result] = field(default_factory=dict)
+    checks: dict[str, CheckMark] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problem: str = ""
     entered: bool = False
@@ -82,7 +83,7 @@ class Outcome:
         """The outcome that a file holds; None without one."""
         try:
             values = json.loads(path.read_text("utf-8"))
-            checks = {name: Result(**result) for name, result in values.pop("checks").items()}
+            checks = {name: CheckMark(**result) for name, result in values.pop("checks").items()}
             return cls(**values, checks=checks)
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -100,20 +101,18 @@ def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Ou
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     checks = {name_of(cell): match for cell in code if is_check(cell) and (match := CHECK.search(cell.source))}
     hidden, given = _source(stem)
-    messages = [
-        {
-            "cells": [_job(cell) for cell in code],
-            "lesson": stem[:2],
-            "cell_seconds": limits.cell_seconds,
-        },
-        {
-            "checks": [match.groupdict() | {"hidden": hidden[name]} for name, match in checks.items()],
-            "given": given,
-            "check_seconds": limits.check_seconds,
-        },
-    ]
+    notebook_message: NotebookMessage = {
+        "cells": [_as_run(cell) for cell in code],
+        "lesson": stem[:2],
+        "cell_seconds": limits.cell_seconds,
+    }
+    checks_message: ChecksMessage = {
+        "checks": [{**_checked(match), "hidden": hidden[name]} for name, match in checks.items()],
+        "given": given,
+        "check_seconds": limits.check_seconds,
+    }
     try:
-        answer = sandbox.run(messages, kind, limits)
+        answer = sandbox.run((notebook_message, checks_message), kind, limits)
     except sandbox.SandboxStopped as stopped:
         answer = {"problem": str(stopped)}
     answer = answer if isinstance(answer, dict) else {"problem": "what its process answered can't be read"}
@@ -121,23 +120,27 @@ def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Ou
     found = answer.get("checks") if isinstance(answer.get("checks"), dict) else {}
     return Outcome(
         outputs=[list(text_and_pictures(of_cell)) for of_cell in outputs[: len(code)]],
-        checks={name: _result(found.get(match["check"])) for name, match in checks.items()},
+        checks={name: _mark(found.get(match["check"])) for name, match in checks.items()},
         problem=one_line(answer.get("problem", ""), 300),
     )
 
 
-def _job(cell: NotebookNode) -> dict[str, Any]:
+def _as_run(cell: NotebookNode) -> NotebookCell:
     """A cell as a sandbox runs it: of a check, which function is to be saved; of the table of marks, nothing."""
     if is_check(cell) and (match := CHECK.search(cell.source)):
-        return {"source": "", "check": match.groupdict()}
+        return {"source": "", "check": _checked(match)}
     return {"source": "" if is_check(cell) or name_of(cell) == "given-progress" else cell.source}
 
 
-def _result(answer: Any) -> Result:
+def _checked(match: re.Match[str]) -> CheckedFunction:
+    return {"check": match["check"], "function": match["function"]}
+
+
+def _mark(answer: Any) -> CheckMark:
     """What a sandbox says of a check, which may be anything."""
     if not isinstance(answer, dict):
-        return Result()
-    return Result(answer.get("passed") is True, clean(answer.get("report", ""), 50_000))
+        return CheckMark()
+    return CheckMark(answer.get("passed") is True, clean(answer.get("report", ""), 50_000))
 
 
 @functools.cache
@@ -176,7 +179,7 @@ def fill_in(notebook: NotebookNode, outcome: Outcome) -> None:
         cell.outputs, cell.execution_count = next(outputs, []), number + 1
         if is_check(cell):
             cell.source = without_hidden(cell.source)[0].strip()  # feedback would show them
-            result = outcome.checks.get(name_of(cell), Result(report=""))
+            result = outcome.checks.get(name_of(cell), CheckMark(report=""))
             cell.outputs = [] if result.passed else [out for out in cell.outputs if out["output_type"] == "error"]
             cell.outputs += [nbformat.v4.new_output("stream", name="stdout", text=result.report)]
             if not result.passed:

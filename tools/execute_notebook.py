@@ -19,6 +19,7 @@ import nbformat
 from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
+from messages import NotebookCell
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -75,19 +76,20 @@ class _Process:
 
 
 class _ForkedKernel(LocalProvisioner):  # type: ignore[misc]
-    """Starts the kernel in a process that was forked earlier, and waits at the other end of ``arguments``."""
+    """Starts the kernel in a process that was forked earlier: it sends the command line for which that one waits."""
 
     waiting: BaseProcess
-    arguments: Connection
+    arguments: Connection  # to the waiting process, see _run_kernel
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         self.arguments.send(["-f", self.parent.connection_file, "--log-level=CRITICAL"])
         self.process = _Process(self.waiting)
-        self.pid = self.pgid = self.waiting.pid
+        self.pid = self.pgid = self.waiting.pid  # it leads a group of its own, to which an interrupt is sent
         return self.connection_info
 
 
 def _run_kernel(arguments: Connection, before: Callable[[], None]) -> None:
+    """In the forked process: wait for the command line of a kernel, and become that kernel."""
     os.setpgid(0, 0)  # an interrupt reaches the kernel and what it has started, and nobody else
     close_files(keep=arguments)
     before()
@@ -119,9 +121,7 @@ class _Client(NotebookClient):
             raise DeadKernelError("two cells running did not end")
 
 
-def execute(
-    cells: list[dict[str, Any]], seconds: int, slowness: float, in_kernel: Callable[[], None]
-) -> dict[str, Any]:
+def execute(cells: list[NotebookCell], seconds: int, slowness: float, in_kernel: Callable[[], None]) -> dict[str, Any]:
     """Run cells, and return their outputs, and what went wrong with the whole; SAVED holds what checks are about.
 
     Args:

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import psutil
+from messages import Bounds, ChecksMessage, NotebookMessage
 
 TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "vit_tutorial"
-PROGRAMS = ("check_submission.py", "execute_notebook.py")  # of tools/; nothing else of it goes into a sandbox
+PROGRAMS = ("check_submission.py", "execute_notebook.py", "messages.py")  # nothing else of tools/ is in a sandbox
 Kind = Literal["bwrap", "podman", "docker", "none"]
 IMAGE = "vit_tutorial-grading"
 SCRATCH = "/scratch"
@@ -112,17 +113,31 @@ def bwrap(limits: Limits) -> list[str]:
     links = [path for path in SYSTEM if path.is_symlink()]  # /bin is one into /usr on most systems
     bound = [path for path in (*SYSTEM, *_python()) if path.exists() and path not in links]
     bound += [PACKAGE, *(TOOLS / name for name in PROGRAMS)]
-    tmpfs = ("--size", str(limits.disk), "--tmpfs")
-    return [
-        *("nice", "-n", "10", "bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
-        *("--new-session", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--hostname", "sandbox"),
-        *("--clearenv", *tmpfs, "/tmp"),  # before the rest: a course may lie in /tmp
-        *[part for path in links for part in ("--symlink", str(path.readlink()), str(path))],
-        *[part for path in bound for part in ("--ro-bind", str(path), str(path))],
-        *("--proc", "/proc", "--dev", "/dev", *tmpfs, "/dev/shm", "--remount-ro", "/dev"),
-        *(*tmpfs, SCRATCH, "--remount-ro", "/", "--chdir", SCRATCH),
-        *[part for name, value in environment(TOOLS.parent).items() for part in ("--setenv", name, value)],
+    size = str(limits.disk)
+    flags: list[tuple[str, ...]] = [
+        ("--unshare-all",),  # no network, and no processes, mounts or names but its own
+        ("--unshare-user",),  # --unshare-all only tries this one, and the next flag needs it
+        ("--disable-userns",),  # no sandbox in the sandbox, in which it would be root
+        ("--die-with-parent",),  # nothing goes on when grading is interrupted
+        ("--new-session",),  # it can't type into the teacher's terminal
+        ("--uid", "1000"),
+        ("--gid", "1000"),
+        ("--cap-drop", "ALL"),  # also where root grades
+        ("--hostname", "sandbox"),
+        ("--clearenv",),  # nothing of the teacher's environment
+        ("--size", size, "--tmpfs", "/tmp"),  # before what is bound: a course may lie in /tmp
+        *[("--symlink", str(path.readlink()), str(path)) for path in links],
+        *[("--ro-bind", str(path), str(path)) for path in bound],
+        ("--proc", "/proc"),
+        ("--dev", "/dev"),
+        ("--size", size, "--tmpfs", "/dev/shm"),  # PyTorch's shared memory
+        ("--remount-ro", "/dev"),  # no files there, which would lie in memory without a limit
+        ("--size", size, "--tmpfs", SCRATCH),
+        ("--remount-ro", "/"),  # not what is mounted in it: /tmp and the scratch folder can be written
+        ("--chdir", SCRATCH),
+        *[("--setenv", name, value) for name, value in environment(TOOLS.parent).items()],
     ]
+    return ["nice", "-n", "10", "bwrap", *[part for flag in flags for part in flag]]
 
 
 SYSTEM = [Path(f"/{name}") for name in ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store")]
@@ -150,30 +165,45 @@ def container(kind: Kind, limits: Limits, name: str) -> list[str]:
     memory = str(limits.memory)
     volumes = [f"{PACKAGE}:{inside / 'vit_tutorial'}:ro"]
     volumes += [f"{TOOLS / program}:{inside / 'tools' / program}:ro" for program in PROGRAMS]
-    return [
-        *(kind, "run", "--rm", "--interactive", "--name", name, "--pull", "never", "--network", "none", "--read-only"),
-        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534", "--ipc", "private"),
-        *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.processes), "--cpus", "1"),
-        *("--tmpfs", f"{SCRATCH}:{size}", "--tmpfs", f"/tmp:{size}", "--shm-size", str(limits.disk)),
-        *("--workdir", SCRATCH, *[part for volume in volumes for part in ("--volume", volume)]),
-        *[part for key, value in environment(inside).items() for part in ("--env", f"{key}={value}") if key != "PATH"],
-        IMAGE,
+    variables = {key: value for key, value in environment(inside).items() if key != "PATH"}  # the image has its own
+    flags: list[tuple[str, ...]] = [
+        ("--rm",),  # nothing of it is kept
+        ("--interactive",),  # the messages come by its standard input
+        ("--name", name),  # by which it is killed
+        ("--pull", "never"),  # no image from elsewhere
+        ("--network", "none"),
+        ("--read-only",),
+        ("--cap-drop", "ALL"),
+        ("--security-opt", "no-new-privileges"),  # no program that makes its user root
+        ("--user", "65534:65534"),  # nobody
+        ("--ipc", "private"),
+        ("--memory", memory),
+        ("--memory-swap", memory),  # both together: so no swap
+        ("--pids-limit", str(limits.processes)),
+        ("--cpus", "1"),
+        ("--tmpfs", f"{SCRATCH}:{size}"),
+        ("--tmpfs", f"/tmp:{size}"),
+        ("--shm-size", str(limits.disk)),  # PyTorch's shared memory
+        ("--workdir", SCRATCH),
+        *[("--volume", volume) for volume in volumes],
+        *[("--env", f"{key}={value}") for key, value in variables.items()],
     ]
+    return [kind, "run", *[part for flag in flags for part in flag], IMAGE]
 
 
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 
-def run(messages: list[dict[str, Any]], kind: Kind, limits: Limits) -> Any:
+def run(messages: tuple[NotebookMessage, ChecksMessage], kind: Kind, limits: Limits) -> Any:
     """What tools/check_submission.py answers to messages. The answer may be forged: trust nothing.
 
     Raises:
         SandboxStopped: it had to be ended, or ended without an answer.
     """
     name = f"vit-{uuid.uuid4().hex[:12]}"
-    bounds = {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
+    bounds: Bounds = {"file_bytes": limits.disk, "processes": limits.processes if kind == "bwrap" else 0}
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as out:
-        request.writelines(json.dumps(message | bounds).encode() + b"\n" for message in messages)
+        request.writelines(json.dumps({**message, **bounds}).encode() + b"\n" for message in messages)
         request.seek(0)
         with _control_group(name, kind, limits) as joining:
             process = _start(joining + _command(kind, limits, name), request, out, kind, scratch)

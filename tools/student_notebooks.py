@@ -48,7 +48,7 @@ Cell = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Submission:
+class HandedInFile:
     """One file that was handed in.
 
     Args:
@@ -98,15 +98,15 @@ def file_name(text: str) -> str:
 # ---- Files -------------------------------------------------------------------------------------------------------
 
 
-def collect(folder: Path, exercises: dict[str, set[str]]) -> list[Submission]:
+def collect(folder: Path, exercises: dict[str, set[str]]) -> list[HandedInFile]:
     """Everything that was handed in; of two files of one student for one exercise the newer.
 
     Args:
         folder: where submissions lie.
         exercises: for each exercise's stem the names of its graded cells, by which a renamed file is known.
     """
-    newest: dict[tuple[str, str], Submission] = {}
-    others: dict[tuple[str, str], Submission] = {}
+    newest: dict[tuple[str, str], HandedInFile] = {}
+    others: dict[tuple[str, str], HandedInFile] = {}
     files = sorted(_files(folder), key=lambda file: (file[2], file[1]))
     people = _people(files)
     for path, parts, when in files:
@@ -114,11 +114,11 @@ def collect(folder: Path, exercises: dict[str, set[str]]) -> list[Submission]:
         student, name = file_name(owner.id), one_line("/".join(parts))
         if len(same_id := people[student.casefold()]) > 1:
             problem = f"the same id for {' and '.join(map(one_line, sorted(same_id)))}: rename one of them"
-            others[student, owner.person] = Submission(student, "", path, name, when, owner.notes, problem)
+            others[student, owner.person] = HandedInFile(student, "", path, name, when, owner.notes, problem)
             continue
         exercise, problem = _exercise(path, owner.file, exercises)
         renamed = () if owner.file.startswith(exercise) else (f"the file was called {one_line(owner.file)}",)
-        submission = Submission(student, exercise, path, name, when, owner.notes + renamed, problem)
+        submission = HandedInFile(student, exercise, path, name, when, owner.notes + renamed, problem)
         if older := newest.get((student, exercise)):
             note = f"an older file is left out: {older.name}"
             submission = replace(submission, notes=(*submission.notes, note))
