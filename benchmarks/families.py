@@ -38,7 +38,7 @@ SIZES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
     "patch_size": 8, "vocab_size": 99, "max_position_embeddings": 16, "projection_size": 32, "projection_dim": 16,
 }  # fmt: skip
-Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], convert.LibraryModel]]
+Case = tuple[str, str, str, Callable[[], nn.Module], Callable[[nn.Module], convert.PublishedModel]]
 
 
 def of_timm() -> Iterator[Case]:
@@ -107,7 +107,7 @@ def randomise(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.LibraryModel]) -> tuple[str, str]:
+def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.PublishedModel]) -> tuple[str, str]:
     """Whether it is equal or refused, and why; or not built, by the library itself."""
     try:
         theirs = randomise(build())

@@ -145,6 +145,7 @@ UNSAVABLE = {
     "another head": lambda: changed(lambda m: setattr(m, "head", torch.nn.Linear(16, 7))),
     "another activation function": lambda: changed(lambda m: setattr(m.blocks[0].mlp, "gelu", torch.nn.ReLU())),
     "another epsilon": lambda: changed(lambda m: setattr(m.norm, "eps", 0.5)),
+    "another stride": lambda: changed(lambda m: setattr(m.embed.patches.proj, "stride", (2, 2))),
     "another number of heads": lambda: changed(lambda m: setattr(m.blocks[0].attention, "num_heads", 4)),
     "another curve of the same activation": lambda: changed(
         lambda m: setattr(m.blocks[0].mlp, "gelu", torch.nn.GELU(approximate="tanh"))
@@ -166,6 +167,47 @@ def test_what_could_not_be_loaded_is_refused_before(kind, tmp_path, refuses):
     with refuses(TypeError, type(model).__name__):
         vt.save(model, tmp_path / "never", preprocess=PIXELS)
     assert not (tmp_path / "never").exists()
+
+
+# Attributes of layers that no answer depends on: shapes of tensors say the same, or only training reads them.
+UNREAD = {
+    "in_features", "out_features", "in_channels", "out_channels", "kernel_size", "elementwise_affine", "image_size",
+    "patch_size", "grid", "p", "attention_dropout", "inplace", "training", "num_features", "momentum", "affine",
+    "track_running_stats", "transposed", "output_padding",
+}  # fmt: skip
+EVERY_PART = [
+    SMALL,
+    modern.ModernConfig(image_size=8, patch_size=4, dim=16, depth=1, num_heads=2, mlp_dim=8, pool="attention",
+                        gelu="quick", layer_scale=0.1, pre_norm=True, norm="rms", rotary=modern.Rotary()),
+    modern.ModernConfig(image_size=8, patch_size=4, dim=16, depth=1, num_heads=2, mlp_dim=8, gated=True,
+                        position_bias=True, pool="mean", pool_norm=True, k_bias=False),
+    hybrid.HybridConfig(image_size=16, patch_size=4, dim=16, depth=1, num_heads=2, mlp_dim=8,
+                        stem=hybrid.ConvStem(layers=((8, 3, 2), (16, 3, 2)))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", EVERY_PART, ids=lambda config: type(config).__name__)
+def test_each_attribute_of_a_layer_is_known_as_read_or_unread(config):
+    for part in modern.build(config).modules():
+        known = UNREAD.union(*(checkpoint.SETTINGS.get(kind, ()) for kind in type(part).__mro__))
+        plain = {name for name, value in vars(part).items() if isinstance(value, (int, float, str, tuple))}
+        assert {name for name in plain if not name.startswith("_")} <= known, type(part)
+
+
+WRAPPED = {
+    "model._orig_mod": torch.compile,
+    "model.module": torch.nn.DataParallel,
+    "model.module._orig_mod": lambda model: torch.nn.DataParallel(torch.compile(model)),
+}
+
+
+@pytest.mark.parametrize("place", WRAPPED)
+def test_of_a_compiled_model_the_vit_inside_is_named(place, tmp_path, refuses):
+    model = WRAPPED[place](vt.ViT(SMALL))
+    with refuses(TypeError, type(model).__name__, f"save {place}"):
+        vt.save(model, tmp_path / "never", preprocess=PIXELS)
+    vt.save(eval(place), tmp_path, preprocess=PIXELS)
+    assert vt.load(tmp_path).model.config == SMALL
 
 
 def test_a_part_that_is_not_as_its_config_says_is_named(tmp_path, refuses):

@@ -13,7 +13,7 @@ from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import convert, proof, tables, timm_models
 
 
-def original_of(name, **sizes):
+def published_of(name, **sizes):
     theirs = timm.create_model(name, **{"embed_dim": 64, "depth": 2, "num_heads": 2, "num_classes": 5} | sizes)
     return timm_models.describe(randomise(theirs).eval())
 
@@ -28,16 +28,16 @@ def without(table, *names):
 
 
 def with_table(change):
-    return lambda original: dataclasses.replace(original, table=change(original.table))
+    return lambda published: dataclasses.replace(published, table=change(published.table))
 
 
 def with_fact(**facts):
-    return lambda original: dataclasses.replace(original, facts={**original.facts, **facts})
+    return lambda published: dataclasses.replace(published, facts={**published.facts, **facts})
 
 
 def with_tensor(name, change):
-    return lambda original: dataclasses.replace(
-        original, tensors={**original.tensors, name: change(original.tensors[name])}
+    return lambda published: dataclasses.replace(
+        published, tensors={**published.tensors, name: change(published.tensors[name])}
     )
 
 
@@ -78,31 +78,31 @@ FAULTS = {  # the model, the fault, where it is first seen
     "the mean": (DINO, with_fact(pool="mean"), READ),
     "centred coordinates": (EVA, with_fact(rotary=Rotary("centred", 10_000.0)), "after block 0"),
     "a reference forgotten": (EVA, with_fact(rotary=Rotary("index", 10_000.0)), "after block 0"),
-    "pairs of halves": (EVA, lambda original: dataclasses.replace(original, interleaved_rope=False), "after block 0"),
-    "columns first": (EVA, lambda original: dataclasses.replace(original, rope_columns_first=True), "after block 0"),
+    "pairs of halves": (EVA, lambda published: dataclasses.replace(published, interleaved_rope=False), "after block 0"),
+    "columns first": (EVA, lambda published: dataclasses.replace(published, rope_columns_first=True), "after block 0"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_refused(fault, refuses):
     (name, sizes), plant, place = FAULTS[fault]
-    original = original_of(name, **sizes)
-    proof.prove(convert.model_of(original), original)  # it is the fault that is refused
+    published = published_of(name, **sizes)
+    proof.prove(convert.model_of(published), published)  # it is the fault that is refused
     with refuses(ValueError, place):
-        proof.prove(convert.model_of(plant(original)), original)
+        proof.prove(convert.model_of(plant(published)), published)
 
 
 def test_a_number_that_is_not_finite_is_refused(refuses):
-    original = original_of(*PLAIN[:1], **PLAIN[1])
-    original.tensors["blocks.1.norm2.bias"][3] = torch.nan
+    published = published_of(*PLAIN[:1], **PLAIN[1])
+    published.tensors["blocks.1.norm2.bias"][3] = torch.nan
     with refuses(ValueError, "blocks.1.norm2.bias", "aren't finite"):
-        convert.model_of(original)
+        convert.model_of(published)
 
 
 def test_a_library_s_own_error_becomes_a_refusal(refuses):
-    original = original_of(*PLAIN[:1], **PLAIN[1])
+    published = published_of(*PLAIN[:1], **PLAIN[1])
     with refuses(ValueError, "VisionTransformer doesn't take (1, 3, 5, 5)"):
-        proof.prove(convert.model_of(original), original, torch.zeros(1, 3, 5, 5))
+        proof.prove(convert.model_of(published), published, torch.zeros(1, 3, 5, 5))
 
 
 @pytest.mark.parametrize(("scale", "wrong"), [(5e-5, False), (2e-4, True)])
@@ -126,10 +126,10 @@ def test_one_number_has_no_deviation_and_is_compared_by_its_size(shape):
 
 
 def test_hooks_are_gone_afterwards():
-    original = original_of(*PLAIN[:1], **PLAIN[1])
-    ours = convert.model_of(original)
-    proof.prove(ours, original)
-    assert not any(part._forward_hooks for model in (ours, original.model) for part in model.modules())
+    published = published_of(*PLAIN[:1], **PLAIN[1])
+    ours = convert.model_of(published)
+    proof.prove(ours, published)
+    assert not any(part._forward_hooks for model in (ours, published.original) for part in model.modules())
 
 
 RIGHT = Preprocessing((48, 48), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5), crop=0.875)
@@ -154,11 +154,11 @@ def test_another_preprocessing_is_refused(fault, allowed, refuses):
 
 
 def test_both_directions_of_a_table():
-    original = original_of(*DINO[:1], **DINO[1])
-    ours = tables.to_ours(original.table, original.tensors)
-    empty = {name: torch.zeros_like(tensor) for name, tensor in original.tensors.items()}
-    tables.to_theirs(original.table, ours, empty)
-    for name, tensor in original.tensors.items():
+    published = published_of(*DINO[:1], **DINO[1])
+    ours = tables.to_ours(published.table, published.tensors)
+    empty = {name: torch.zeros_like(tensor) for name, tensor in published.tensors.items()}
+    tables.to_theirs(published.table, ours, empty)
+    for name, tensor in published.tensors.items():
         assert_close(empty[name], tensor, rtol=0, atol=0)
 
 
@@ -166,6 +166,6 @@ def test_both_directions_of_a_table():
     ("ours", "words"), [({"norm.weight": torch.zeros(3)}, "(3,)"), ({"norm.other": torch.zeros(64)}, "no place")]
 )
 def test_what_has_no_place_is_named(ours, words, refuses):
-    original = original_of(*PLAIN[:1], **PLAIN[1])
+    published = published_of(*PLAIN[:1], **PLAIN[1])
     with refuses(ValueError, *ours, words):
-        tables.to_theirs(original.table, ours, original.tensors)
+        tables.to_theirs(published.table, ours, published.tensors)

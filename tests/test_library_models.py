@@ -109,13 +109,13 @@ TRANSFORMERS_REFUSED = {
 
 def check(theirs, read):
     """Our model of theirs, proven, and compared once more, on other images and in double precision."""
-    original = read(randomise(theirs).eval())
-    ours = convert.model_of(original)
-    proof.prove(ours, original)
+    published = read(randomise(theirs).eval())
+    ours = convert.model_of(published)
+    proof.prove(ours, published)
     theirs.double()
-    images = torch.rand_like(proof.random_images(ours, original), dtype=torch.float64)
+    images = torch.rand_like(proof.random_images(ours, published), dtype=torch.float64)
     with torch.inference_mode():
-        expected = original.forward(images)
+        expected = published.forward(images)
         H, W = ours.config.image_size
         found = ours.double()(images[..., :H, :W])
     assert expected.std() > 1e-3

@@ -48,9 +48,9 @@ def same_answers(ours, answer):
 def test_a_plain_model_goes_there_and_back(model, library):
     ours = randomise(vt.ViT(MODELS[model][0])).eval()
     build, describe = LIBRARIES[library]
-    original = describe(build(ours))
-    again = convert.model_of(original)
-    same_answers(ours, original.forward)
+    published = describe(build(ours))
+    again = convert.model_of(published)
+    same_answers(ours, published.forward)
     same_answers(ours, again)
     if ours.config.position != "sincos":  # which a library stores as learned ones
         assert again.config == ours.config

@@ -1,16 +1,19 @@
 """Lesson 09: from a published model to ours, proven equal, and back. :func:`load` goes the whole way.
 
-Read four files, in this order, to follow ``load("timm/…")``:
+To follow ``load("timm/…")``, read in the order of the calls:
 
-1. ``loading``: the name says who published the model.
-2. ``timm_models``, or ``torchvision_models``, ``transformers_models``: the library builds the model; what it calls its
+1. ``loading``: the name says who published the model; from here each step below is called.
+2. ``files``: downloads its repository, and reads files without running code.
+3. ``timm_models``, or ``torchvision_models``, ``transformers_models``: the library builds the model; what it calls its
    tensors, and the facts that no tensor shows. A family of models is added here.
-3. ``convert``: our model of it.
-4. ``proof``: both compute the same, or the model is refused.
+4. ``convert``: our config, and our tensors by the library's table of names.
+5. ``tables``: how such a table is read, in both directions.
+6. ``our_models``: a config and tensors become our model (of ``variants.modern``, or a plain ``ViT``).
+7. ``proof``: both models compute the same, or ours is refused.
 
-They call ``files``, which downloads and reads without running code; ``tables``, which reads the tables of names in both
-directions; and ``our_models``, which puts tensors into our models. ``checkpoint`` is this package's own folder,
-``export`` goes back to the libraries, and ``pairs`` has both towers of CLIP and SigLIP.
+Apart from this way: ``checkpoint`` is this package's own folder, ``export`` goes back to the libraries, and ``pairs``
+has both towers of CLIP and SigLIP. Everywhere, ``original`` is the library's own module, and ``published`` what is
+known of it.
 """
 
 from vit_tutorial.weights.checkpoint import bundled_models, check_savable, save

@@ -12,10 +12,11 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor, nn
 
+from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.files import write
 from vit_tutorial.variants.hybrid import HybridConfig, HybridViT
-from vit_tutorial.variants.modern import ModernConfig, ModernViT
+from vit_tutorial.variants.modern import AttentionPool, ModernConfig, ModernEmbeddings, ModernMLP, ModernViT
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights.files import read_json, read_safetensors
 from vit_tutorial.weights.our_models import (
@@ -32,6 +33,20 @@ KINDS: dict[str, tuple[type[ViTConfig], type[ViT]]] = {  # what a config.json ca
     "vit": (ViTConfig, ViT),
     "hybrid": (HybridConfig, HybridViT),
     "modern": (ModernConfig, ModernViT),
+}
+WRAPPED = ("_orig_mod", "module")  # where torch.compile, and where DataParallel and others, keep the model
+# On which attributes a layer's answer depends, besides its tensors and parts. Rates of dropout count in training only.
+SETTINGS: dict[type[nn.Module], tuple[str, ...]] = {
+    nn.Conv2d: ("stride", "padding", "dilation", "groups", "padding_mode"),
+    nn.LayerNorm: ("normalized_shape", "eps"),
+    nn.RMSNorm: ("normalized_shape", "eps"),
+    nn.BatchNorm2d: ("eps",),
+    nn.GELU: ("approximate",),
+    ViT: ("reads_cls_token",),
+    MultiHeadSelfAttention: ("num_heads",),
+    ModernEmbeddings: ("class_tokens",),
+    ModernMLP: ("gated",),
+    AttentionPool: ("num_heads",),
 }
 CARD = """---
 library_name: vit_tutorial
@@ -127,7 +142,7 @@ def check_savable(model: object) -> None:
     Call it before a training begins, not after.
     """
     if not isinstance(model, ViT):
-        raise TypeError(f"a ViT is needed, got {type(model).__name__}")
+        raise TypeError(f"a ViT is needed, got {type(model).__name__}{_where_the_vit_is(model)}")
     place = _other_than_its_config(model)
     if place is not None:
         kinds = ", ".join(model_class.__name__ for _, model_class in KINDS.values())
@@ -136,6 +151,18 @@ def check_savable(model: object) -> None:
             f"{kinds} without parts or methods of their own can be saved. Keep yours by torch.save(model.state_dict(), "
             "file)"
         )
+
+
+def _where_the_vit_is(wrapper: object) -> str:
+    """For a compiled model, or one for several GPUs: where in it the ViT is; "" for anything else."""
+    path = "model"
+    while isinstance(wrapper, nn.Module) and not isinstance(wrapper, ViT):
+        name = next((name for name in WRAPPED if name in wrapper._modules), None)
+        if name is None:
+            return ""
+        wrapper = wrapper.get_submodule(name)
+        path = f"{path}.{name}"
+    return f": the ViT is inside it, save {path}" if isinstance(wrapper, ViT) else ""
 
 
 def kind_of(model: ViT) -> str | None:
@@ -164,12 +191,9 @@ def _parts(model: nn.Module) -> dict[str, str]:
 
 def _settings(part: nn.Module) -> dict[str, object]:
     """What a part's answer depends on: an epsilon, the number of heads, a replaced method; no rate of dropout."""
-    return {
-        name: value
-        for name, value in vars(part).items()
-        if (isinstance(value, (int, float, str)) and name not in ("training", "p") and not name.startswith("_"))
-        or callable(getattr(type(part), name, None))
-    }
+    settings = {name: getattr(part, name) for kind in type(part).__mro__ for name in SETTINGS.get(kind, ())}
+    replaced = {name: value for name, value in vars(part).items() if callable(getattr(type(part), name, None))}
+    return settings | replaced
 
 
 # ---------------------------------------------------------------------------------------------------------------- load

@@ -1,7 +1,7 @@
-"""Lesson 09: our model of a library's live one.
+"""Lesson 09: our model of a library's own.
 
 Three things make it: the tensors under our names, by the library's table; the facts that their shapes show; and the
-facts that no shape shows, read off the live model. :mod:`.proof` decides whether that was right.
+facts that no shape shows, read off the library's model. :mod:`.proof` decides whether that was right.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True)
-class LibraryModel:
-    """A library's live model, in evaluation mode and float32, and what is known of it.
+class PublishedModel:
+    """What is known of a model that another library has built: the facts from which ours is made.
 
     Raises:
         ValueError: no Vision Transformer, by the names of the table.
     """
 
-    model: nn.Module
-    tower: nn.Module  # the part of the model that the table's names belong to
+    original: nn.Module  # the library's own model, in evaluation mode and float32
+    tower: nn.Module  # the part of it that the table's names belong to
     table: Table
     tensors: State  # the model's, under the table's names
     forward: Callable[[Tensor], Tensor]  # what ours is to equal: inputs (B, …) -> (B, K)
@@ -66,7 +66,7 @@ class LibraryModel:
     def __post_init__(self) -> None:
         for our in IN_EVERY_VIT:
             if our not in self.names:
-                raise ValueError(f"{type(self.model).__name__} has nothing that our tables know as {our}")
+                raise ValueError(f"{type(self.original).__name__} has nothing that our tables know as {our}")
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
@@ -83,40 +83,40 @@ class LibraryModel:
     def heads(self) -> list[nn.Module]:
         """The layers that answer: one, two (DeiT's), or none."""
         layers = [name.removesuffix(".weight") for name in self.names.get("head.weight", [])]
-        tower, model = dict(self.tower.named_modules()), dict(self.model.named_modules())
-        return [tower[name] if name in tower else model[name] for name in layers]
+        modules = dict(self.original.named_modules()) | dict(self.tower.named_modules())  # names of the tower go first
+        return [modules[name] for name in layers]
 
 
-class PublishedModel(NamedTuple):
-    """A published model as its library built it, its preprocessing and the names of its classes."""
+class Publication(NamedTuple):
+    """All that is published with a model: the model, its preprocessing and the names of its classes."""
 
-    original: LibraryModel
+    model: PublishedModel
     preprocess: Preprocessing
     classes: tuple[str, ...]
 
 
-def tensors_of(model: nn.Module, tower: nn.Module) -> State:
+def tensors_of(original: nn.Module, tower: nn.Module) -> State:
     """The model's tensors, the names of those in the tower without the tower's own."""
-    name = next(name for name, module in model.named_modules() if module is tower)
+    name = next(name for name, module in original.named_modules() if module is tower)
     prefix = f"{name}." if name else ""
-    return {name.removeprefix(prefix): tensor for name, tensor in model.state_dict().items()}
+    return {name.removeprefix(prefix): tensor for name, tensor in original.state_dict().items()}
 
 
 # ----------------------------------------------------------------------------------------------------------- our model
 
 
-def model_of(original: LibraryModel) -> ViT:
-    """Our model with the original's tensors, in evaluation mode; what needn't be joined or turned is shared with it.
+def model_of(published: PublishedModel) -> ViT:
+    """Our model with the published tensors, in evaluation mode; what needn't be joined or turned is shared with it.
 
     Raises:
         ValueError: parts that the configs can't express, or tensors that aren't there.
     """
-    ours = tables.to_ours(original.table, original.tensors)
+    ours = tables.to_ours(published.table, published.tensors)
     ours = {our: tensor for our, tensor in ours.items() if tensor.numel()}  # DINOv3 may have a tensor of no registers
-    config = config_of({**shape_facts(ours), **block_facts(original), **original.facts})
+    config = config_of({**shape_facts(ours), **block_facts(published), **published.facts})
     ours = _with_whole_head(ours, config)
     ours = _with_positions(ours, config)
-    ours = move_rotary_pairs(ours, config.num_heads, original)
+    ours = move_rotary_pairs(ours, config.num_heads, published)
     return model_from(config, ours)
 
 
@@ -159,10 +159,10 @@ def _pooling(ours: State, D: int) -> str:
     return "cls"
 
 
-def block_facts(original: LibraryModel) -> dict[str, Any]:
+def block_facts(published: PublishedModel) -> dict[str, Any]:
     """What the first block shows, in all libraries alike: heads, epsilon, activation function."""
-    block = original.blocks[0]
-    norm = original.tower.get_submodule(original.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
+    block = published.blocks[0]
+    norm = published.tower.get_submodule(published.names["blocks.0.norm1.weight"][0].removesuffix(".weight"))
     return {"num_heads": _attribute(block, NUM_HEADS), "norm_eps": _attribute(norm, EPSILON), **_activation(block)}
 
 
@@ -227,16 +227,16 @@ def _with_positions(ours: State, config: ViTConfig) -> State:
     return {**ours, "embed.position": position}  # (1, first + N, D)
 
 
-def move_rotary_pairs(ours: State, num_heads: int, original: LibraryModel, *, back: bool = False) -> State:
-    """The original's rotary pairs moved to where ours are: (i, i + d / 2), those of the rows first. ``back`` undoes it.
+def move_rotary_pairs(ours: State, num_heads: int, published: PublishedModel, *, back: bool = False) -> State:
+    """The published rotary pairs moved to where ours are: (i, i + d / 2), those of the rows first. ``back`` undoes it.
 
     Queries and keys move alike, so no score changes.
     """
-    if not original.interleaved_rope and not original.rope_columns_first:
+    if not published.interleaved_rope and not published.rope_columns_first:
         return ours
     d = len(ours["blocks.0.norm1.weight"]) // num_heads
-    pairs = torch.arange(d).view(d // 2, 2).mT if original.interleaved_rope else torch.arange(d).view(2, d // 2)
-    if original.rope_columns_first:
+    pairs = torch.arange(d).view(d // 2, 2).mT if published.interleaved_rope else torch.arange(d).view(2, d // 2)
+    if published.rope_columns_first:
         pairs = pairs.roll(-(d // 4), dims=1)
     order = pairs.flatten().argsort() if back else pairs.flatten()  # (d,), ours from theirs
     rows = torch.cat([order + d * head for head in range(num_heads)])  # (D,)

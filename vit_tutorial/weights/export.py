@@ -1,10 +1,10 @@
 """Lesson 09: our tensors in other libraries' models, by the tables that read theirs, and proven in the same way.
 
-A plain ViT has a model in each library: one function returns it live, another its state dict. A model with newer parts
+A plain ViT has a model in each library: one function returns it, another its state dict. A model with newer parts
 goes back into the library's model that it came from, which you build::
 
-    theirs = timm.create_model("vit_small_patch14_dinov2", num_classes=2)
-    vt.weights.copy_into(model, theirs)
+    original = timm.create_model("vit_small_patch14_dinov2", num_classes=2)
+    vt.weights.copy_into(model, original)
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from vit_tutorial.weights import (
     torchvision_models,
     transformers_models,
 )
-from vit_tutorial.weights.convert import LibraryModel
+from vit_tutorial.weights.convert import PublishedModel
 from vit_tutorial.weights.our_models import class_tokens
 from vit_tutorial.weights.tables import State
 
 
-def copy_into(model: ViT, theirs: nn.Module) -> nn.Module:
+def copy_into(model: ViT, original: nn.Module) -> nn.Module:
     """A model of timm's, torchvision's or transformers' with our tensors, in evaluation mode, equal to ours.
 
     Raises:
@@ -40,10 +40,10 @@ def copy_into(model: ViT, theirs: nn.Module) -> nn.Module:
         ValueError: the library's model has other parts or sizes: which, or where the two first differ.
     """
     checkpoint.check_savable(model)
-    original = _describe(theirs.to(_dtype(model)).eval())
-    tables.to_theirs(original.table, _as_theirs(model, original), original.tensors)
-    proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), original)
-    return theirs
+    published = _describe(original.to(_dtype(model)).eval())
+    tables.to_theirs(published.table, _as_theirs(model, published), published.tensors)
+    proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), published)
+    return original
 
 
 def _dtype(model: ViT) -> torch.dtype:
@@ -51,29 +51,29 @@ def _dtype(model: ViT) -> torch.dtype:
     return torch.promote_types(next(model.parameters()).dtype, torch.float32)
 
 
-def _describe(theirs: nn.Module) -> LibraryModel:
+def _describe(original: nn.Module) -> PublishedModel:
     """What is known of a model, by the library that its class comes from."""
     modules = {"timm": timm_models, "torchvision": torchvision_models, "transformers": transformers_models}
-    library = type(theirs).__module__.partition(".")[0]
+    library = type(original).__module__.partition(".")[0]
     if library not in modules:
-        raise TypeError(f"a model of {', '.join(modules)} is needed, got {type(theirs).__name__}")
-    return modules[library].describe(theirs)
+        raise TypeError(f"a model of {', '.join(modules)} is needed, got {type(original).__name__}")
+    return modules[library].describe(original)
 
 
-def _as_theirs(model: ViT, original: LibraryModel) -> State:
+def _as_theirs(model: ViT, published: PublishedModel) -> State:
     """Our tensors, with what is laid out in another way there: rotary pairs, positions of patches alone, no bias."""
     config = model.config
     ours = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    ours = convert.move_rotary_pairs(ours, config.num_heads, original, back=True)
+    ours = convert.move_rotary_pairs(ours, config.num_heads, published, back=True)
     prefix = class_tokens(config)
-    if prefix and "embed.position" in original.names and "embed.position" in ours:
+    if prefix and "embed.position" in published.names and "embed.position" in ours:
         position = ours["embed.position"]  # (1, prefix + N, D)
-        if original.tensors[original.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
+        if published.tensors[published.names["embed.position"][0]].shape[-2] == position.shape[1] - prefix:
             ours["embed.cls_token"] = ours["embed.cls_token"] + position[:, :prefix]
             ours["embed.position"] = position[:, prefix:]
-    no_bias = "head.weight" in original.names and "head.bias" not in original.names  # CLIP's projection
+    no_bias = "head.weight" in published.names and "head.bias" not in published.names  # CLIP's projection
     if no_bias and ours.pop("head.bias", torch.zeros(0)).any():
-        raise ValueError(f"{type(original.model).__name__}'s projection has no bias, and this head's isn't zero")
+        raise ValueError(f"{type(published.original).__name__}'s projection has no bias, and this head's isn't zero")
     return ours
 
 
@@ -106,7 +106,7 @@ def timm_model(model: ViT) -> nn.Module:
         from timm.models import VisionTransformer
 
     config = _plain_config(model)
-    theirs = VisionTransformer(
+    original = VisionTransformer(
         img_size=config.image_size, patch_size=config.patch_size, in_chans=config.in_channels,
         num_classes=config.num_classes, embed_dim=config.dim, depth=config.depth, num_heads=config.num_heads,
         mlp_ratio=(config.mlp_dim + 0.01) / config.dim, qkv_bias=config.qkv_bias,
@@ -115,7 +115,7 @@ def timm_model(model: ViT) -> nn.Module:
         norm_layer=partial(nn.LayerNorm, eps=config.norm_eps),
         act_layer=partial(nn.GELU, approximate="tanh" if config.gelu == "tanh" else "none"),
     )  # fmt: skip
-    return copy_into(model, theirs)
+    return copy_into(model, original)
 
 
 def torchvision_model(model: ViT) -> nn.Module:
@@ -127,13 +127,13 @@ def torchvision_model(model: ViT) -> nn.Module:
     (H, W), (P, Q) = as_pair(config.image_size, "image_size"), as_pair(config.patch_size, "patch_size")
     if H != W or P != Q or config.in_channels != 3:
         raise ValueError("torchvision's ViT takes squares in square patches of three channels: to_timm takes others")
-    theirs = VisionTransformer(
+    original = VisionTransformer(
         H, P, config.depth, config.num_heads, config.dim, config.mlp_dim, num_classes=config.num_classes or 1,
         norm_layer=partial(nn.LayerNorm, eps=config.norm_eps),
     )  # fmt: skip
     if not config.num_classes:
-        theirs.heads = nn.Identity()
-    return copy_into(model, theirs)
+        original.heads = nn.Identity()
+    return copy_into(model, original)
 
 
 def huggingface_model(model: ViT) -> nn.Module:
@@ -163,6 +163,6 @@ def _plain_config(model: ViT) -> ViTConfig:
     if type(model) is not ViT:
         raise ValueError(
             f"a {type(model).__name__} has parts that the library's plain ViT doesn't have: build the library's model "
-            "that has them, and vt.weights.copy_into(model, theirs) copies the tensors and compares"
+            "that has them, and vt.weights.copy_into(model, original) copies the tensors and compares"
         )
     return model.config

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
+from vit_tutorial.data import Preprocessing
 from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.vit import ViT
 from vit_tutorial.weights import (
     checkpoint,
     convert,
@@ -29,7 +31,7 @@ from vit_tutorial.weights import (
     torchvision_models,
     transformers_models,
 )
-from vit_tutorial.weights.convert import PublishedModel
+from vit_tutorial.weights.convert import Publication
 from vit_tutorial.weights.our_models import (
     KnowsPreprocessing,
     LoadedModel,
@@ -198,12 +200,12 @@ def _load_folder(folder: Path, name: str, image_size: tuple[int, int] | None) ->
         return checkpoint.read_folder(folder)
     with errors_named(name):
         if "architecture" in settings:
-            published = timm_models.load_folder(folder, image_size)
+            publication = timm_models.load_folder(folder, image_size)
         elif "model_type" in settings:
-            published = transformers_models.load(folder)
+            publication = transformers_models.load(folder)
         else:
             raise ValueError("its config.json is neither this package's, nor transformers' (model_type), nor timm's")
-        return convert_and_prove(published, image_size)
+        return convert_and_prove(publication, image_size)
 
 
 def _load_file(
@@ -213,19 +215,19 @@ def _load_file(
     files.check_file(file)
     with errors_named(str(file)):
         if like.kind == "timm":
-            published = timm_models.load_file(file, like.name, image_size)
+            publication = timm_models.load_file(file, like.name, image_size)
         elif like.kind == "torchvision":
-            published = torchvision_models.load_file(file, like.name)
+            publication = torchvision_models.load_file(file, like.name)
         elif like.kind == "hub":
-            published = transformers_models.load(files.download(like.name, revision, token), files.read(file))
+            publication = transformers_models.load(files.download(like.name, revision, token), files.read(file))
         elif like.kind == "folder" and "model_type" in files.read_json(like.path / "config.json"):
-            published = transformers_models.load(like.path, files.read(file))
+            publication = transformers_models.load(like.path, files.read(file))
         else:
             raise ValueError(
                 f"like={like.name!r} is no model of timm's, torchvision's or transformers': {LIKE}; a folder with a "
                 "model of this package or of timm's is loaded by its own name"
             )
-        return convert_and_prove(published, image_size)
+        return convert_and_prove(publication, image_size)
 
 
 @contextmanager
@@ -244,25 +246,32 @@ def errors_named(name: str) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------------ the proof
 
 
-def convert_and_prove(published: PublishedModel, image_size: tuple[int, int] | None = None) -> LoadedModel:
+def convert_and_prove(publication: Publication, image_size: tuple[int, int] | None = None) -> LoadedModel:
     """Our model of a published one, for images of this size, compared with it.
 
     Raises:
         ValueError: they aren't equal: where they first differ.
     """
-    original, preprocess, classes = published
-    model = convert.model_of(original)
+    published, preprocess, classes = publication
+    model = convert.model_of(published)  # for images of the size that the library's model has
+    preprocess = _preprocessing_for(model, publication, image_size)
+    resized = with_size(model, preprocess.image_size, published.recipe)
+    if published.resizes_positions and resized is not model:
+        # transformers resizes positions in each forward pass: so the proof covers our resizing, too.
+        proof.prove(resized, replace(published, cropped_edge=(0, 0)))
+    else:
+        # timm has built its model for the wanted size already, and torchvision's takes no other size than its own.
+        proof.prove(model, published)
+    check_fits(preprocess, resized.config)
+    return LoadedModel(resized, classes, preprocess)
+
+
+def _preprocessing_for(model: ViT, publication: Publication, image_size: tuple[int, int] | None) -> Preprocessing:
+    """The published preprocessing for the wanted size; without one, as published, but for an edge that is cropped."""
+    edge = publication.model.cropped_edge
     if image_size is not None:
-        preprocess = replace(preprocess, image_size=image_size)
-    elif any(original.cropped_edge):
-        own = as_pair(model.config.image_size, "image_size")
-        preprocess = replace(preprocess, image_size=own, cropped_edge=original.cropped_edge)
-    # transformers resizes positions in each forward pass: so the proof covers our resizing, too. timm's model has its
-    # size already, and torchvision's takes no other: what is resized after the proof is ours alone.
-    size = preprocess.image_size
-    if original.resizes_positions and size != model.config.image_size:
-        model, original = with_size(model, size, original.recipe), replace(original, cropped_edge=(0, 0))
-    proof.prove(model, original)
-    model = with_size(model, size, original.recipe)
-    check_fits(preprocess, model.config)
-    return LoadedModel(model, classes, preprocess)
+        return replace(publication.preprocess, image_size=image_size)
+    if any(edge):
+        own_size = as_pair(model.config.image_size, "image_size")
+        return replace(publication.preprocess, image_size=own_size, cropped_edge=edge)
+    return publication.preprocess

@@ -22,7 +22,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import convert, files, loading, proof, tables, transformers_models
-from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.convert import Publication, PublishedModel, tensors_of
 from vit_tutorial.weights.our_models import with_tensors
 
 
@@ -79,33 +79,33 @@ def load_pair(name: str | os.PathLike[str], *, revision: str | None = None, toke
         raise ValueError(f"{source.name} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
     folder = source.path if source.kind == "folder" else files.download(source.name, revision, token)
     with loading.errors_named(source.name):
-        live = transformers_models.live_model(folder)
-        if not hasattr(live, "text_model") or not hasattr(live, "logit_scale"):
-            raise ValueError(f"transformers' {type(live).__name__} isn't a pair of towers with a scale")
-        published = PublishedModel(transformers_models.describe(live), transformers_models.preprocessing(folder), ())
-        image, _, preprocess = loading.convert_and_prove(published)
-        text = text_tower(live)
-        bias = live.logit_bias.item() if hasattr(live, "logit_bias") else None
-        return Pair(image, text, preprocess, tokenizer(folder, text.config), live.logit_scale.exp().item(), bias)
+        original = transformers_models.build(folder)
+        if not hasattr(original, "text_model") or not hasattr(original, "logit_scale"):
+            raise ValueError(f"transformers' {type(original).__name__} isn't a pair of towers with a scale")
+        publication = Publication(transformers_models.describe(original), transformers_models.preprocessing(folder), ())
+        image, _, preprocess = loading.convert_and_prove(publication)
+        text = text_tower(original)
+        bias = original.logit_bias.item() if hasattr(original, "logit_bias") else None
+        return Pair(image, text, preprocess, tokenizer(folder, text.config), original.logit_scale.exp().item(), bias)
 
 
-def text_tower(live: Any) -> TextTower:
-    """Our text tower with the tensors of a live CLIP or SigLIP, compared with its own."""
-    tower = live.text_model
-    original = LibraryModel(
-        model=live,
+def text_tower(original: Any) -> TextTower:
+    """Our text tower with the tensors of a CLIP or SigLIP of transformers', compared with its own."""
+    tower = original.text_model
+    published = PublishedModel(
+        original=original,
         tower=tower,
         table=transformers_models.CLIP_TEXT,
-        tensors=transformers_models.with_clip_views(tensors_of(live, tower)),
-        forward=lambda tokens: live.get_text_features(tokens).pooler_output,
+        tensors=transformers_models.with_clip_views(tensors_of(original, tower)),
+        forward=lambda tokens: original.get_text_features(tokens).pooler_output,
         facts={},
     )
-    ours = tables.to_ours(original.table, original.tensors)
+    ours = tables.to_ours(published.table, published.tensors)
     causal, end = not hasattr(tower, "head"), tower.config.eos_token_id  # SigLIP's reads the last token, which sees all
     config = TextConfig(
         vocab_size=len(ours["tokens.weight"]), context=ours["position"].shape[1], dim=ours["position"].shape[2],
-        depth=len(original.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
-        causal=causal, head_bias="head.bias" in ours, **convert.block_facts(original),
+        depth=len(published.blocks), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]), out_dim=len(ours["head.weight"]),
+        causal=causal, head_bias="head.bias" in ours, **convert.block_facts(published),
         end_token=end if causal and end != 2 else None,  # 2: of CLIP's older configs, whose tokenizer has another
     )  # fmt: skip
     text = with_tensors(lambda: TextTower(config), ours)
@@ -113,7 +113,7 @@ def text_tower(live: Any) -> TextTower:
     tokens = torch.randint(config.vocab_size, (2, config.context), generator=generator)  # (B, T)
     if config.end_token is not None:
         tokens[:, config.context // 2] = config.end_token
-    proof.prove(text, original, tokens)
+    proof.prove(text, published, tokens)
     return text
 
 
@@ -124,14 +124,14 @@ def tokenizer(folder: Path, config: TextConfig) -> Callable[[Sequence[str]], Ten
     if not any(list(folder.glob(name)) for name in files.TOKENIZER):
         raise ValueError("there is no tokenizer with its weights: tokenizer.json of the same repository")
     try:
-        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        published = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of whatever kind: of a stranger's files
         raise ValueError(f"transformers can't read its tokenizer ({' '.join(str(error).split())[:300]})") from error
 
     def tokenize(texts: Sequence[str]) -> Tensor:
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"a list of texts is needed, got {texts!r:.100}")
-        rows = theirs(list(texts), padding="max_length", max_length=config.context, truncation=False)["input_ids"]
+        rows = published(list(texts), padding="max_length", max_length=config.context, truncation=False)["input_ids"]
         for text, row in zip(texts, rows, strict=True):
             if len(row) > config.context:
                 raise ValueError(f"{text!r:.100} has {len(row)} tokens, and the text tower takes {config.context}")

@@ -21,7 +21,7 @@ from vit_tutorial.data import Preprocessing, photograph_file
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.text import TextTower
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.convert import LibraryModel
+from vit_tutorial.weights.convert import PublishedModel
 
 ALLOWED = 1e-4  # of the standard deviation of the library's numbers
 LEVEL = 1 / 255  # the step between two of the 256 levels of a picture's colours
@@ -29,26 +29,26 @@ ROUNDED = 1.01  # levels: torchvision resizes tensors a little differently than 
 EXACT = 0.03
 
 
-def prove(model: ViT | TextTower, original: LibraryModel, inputs: Tensor | None = None) -> None:
+def prove(model: ViT | TextTower, published: PublishedModel, inputs: Tensor | None = None) -> None:
     """Raise a ValueError, which names the first place, unless our model computes what the library's does.
 
     Args:
         model: ours.
-        original: the library's.
+        published: what is known of the library's model.
         inputs: what the library's model gets, by default random images; ours gets it without the edge that is cropped.
     """
     if inputs is None:
-        inputs = random_images(cast(ViT, model), original)
-    kind = type(original.model).__name__
+        inputs = random_images(cast(ViT, model), published)
+    kind = type(published.original).__name__
     with torch.inference_mode():
         try:
-            expected = trace(original.forward, original.blocks, original.heads, inputs)
+            expected = trace(published.forward, published.blocks, published.heads, inputs)
         except Exception as error:  # whatever a library raises for images that aren't for it
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{kind} doesn't take {tuple(inputs.shape)}: {reason}") from error
-        actual = trace(model, list(model.blocks), [model.head], without_edge(inputs, original.cropped_edge))
-    for place, theirs, ours in places(expected, actual):
-        difference = relative_difference(ours, theirs)
+        actual = trace(model, list(model.blocks), [model.head], without_edge(inputs, published.cropped_edge))
+    for place, expected_tensor, actual_tensor in places(expected, actual):
+        difference = relative_difference(actual_tensor, expected_tensor)
         if difference > ALLOWED:
             raise ValueError(
                 f"our model isn't equal to {kind}: the first difference is {place}, {difference:.2g} of the standard "
@@ -56,9 +56,9 @@ def prove(model: ViT | TextTower, original: LibraryModel, inputs: Tensor | None 
             )
 
 
-def random_images(model: ViT, original: LibraryModel) -> Tensor:
-    """Two images (2, C, H, W) for the original: noise, and faint noise, in which epsilon counts more."""
-    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), original.cropped_edge
+def random_images(model: ViT, published: PublishedModel) -> Tensor:
+    """Two images (2, C, H, W) for the library's model: noise, and faint noise, in which epsilon counts more."""
+    (H, W), (rows, columns) = as_pair(model.config.image_size, "image_size"), published.cropped_edge
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(2, model.config.in_channels, H + rows, W + columns, generator=generator)
     images *= torch.tensor([1.0, 1e-2])[:, None, None, None]
@@ -103,9 +103,9 @@ def trace(
 
 def places(expected: Trace, actual: Trace) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Where the two are compared, in the order of the forward pass: the place, the library's tensor, ours."""
-    for i, (theirs, ours) in enumerate(zip(expected.tokens, actual.tokens, strict=True)):
-        yield f"after block {i - 1}" if i else "before block 0", theirs, ours
-    width = expected.features.shape[1]  # of DeiT's two class tokens the original may read the first alone
+    for i, tokens in enumerate(zip(expected.tokens, actual.tokens, strict=True)):
+        yield f"after block {i - 1}" if i else "before block 0", *tokens
+    width = expected.features.shape[1]  # of DeiT's two class tokens the library's model may read the first alone
     yield "in what the head reads", expected.features, actual.features[:, :width]
     yield "in the answer", expected.output, actual.output
 
@@ -124,17 +124,17 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
     return largest / scale if scale else math.inf
 
 
-def prove_preprocessing(ours: Preprocessing, theirs: Callable[[Image.Image], Tensor], allowed: float = EXACT) -> None:
+def prove_preprocessing(ours: Preprocessing, original: Callable[[Image.Image], Tensor], allowed: float = EXACT) -> None:
     """Raise a ValueError unless a photograph becomes the same numbers as by the library's own preprocessing.
 
     Args:
         ours: what the library's settings say.
-        theirs: the library's own, a picture -> (C, H, W) or (1, C, H, W).
+        original: the library's own, a picture -> (C, H, W) or (1, C, H, W).
         allowed: the largest difference, in levels of 256 of a colour.
     """
     with Image.open(photograph_file("cat")) as file:
         picture = file.convert("RGB")
-    actual, expected = ours(picture)[0], theirs(picture).squeeze(0)  # (C, H, W) each
+    actual, expected = ours(picture)[0], original(picture).squeeze(0)  # (C, H, W) each
     if actual.shape != expected.shape:
         raise ValueError(
             f"preprocessing isn't equal: {tuple(expected.shape)} by the library, {tuple(actual.shape)} by us"

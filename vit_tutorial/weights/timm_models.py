@@ -13,7 +13,7 @@ from vit_tutorial.data.extras import install_hint
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import files
-from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.convert import Publication, PublishedModel, tensors_of
 from vit_tutorial.weights.our_models import numbered_classes
 from vit_tutorial.weights.proof import prove_preprocessing
 from vit_tutorial.weights.tables import Table
@@ -71,7 +71,7 @@ def hub_name(name: str) -> str:
     return f"{place}{known.architecture}.{known.tag}" if place.endswith("/") else place
 
 
-def load_folder(folder: Path, image_size: Size | None) -> PublishedModel:
+def load_folder(folder: Path, image_size: Size | None) -> Publication:
     """The model of a folder, as timm's repositories on the hub are."""
     with install_hint():
         import timm
@@ -82,7 +82,7 @@ def load_folder(folder: Path, image_size: Size | None) -> PublishedModel:
     return _published(model, image_size, class_names(model))
 
 
-def load_file(path: Path, name: str, image_size: Size | None) -> PublishedModel:
+def load_file(path: Path, name: str, image_size: Size | None) -> Publication:
     """A file of tensors, as timm's own loader reads it: Google's .npz, DeiT's, DINO's, files of timm's training."""
     with install_hint():
         import timm
@@ -102,11 +102,11 @@ def load_file(path: Path, name: str, image_size: Size | None) -> PublishedModel:
     return _published(model, image_size, numbered_classes(model.num_classes))
 
 
-def _published(model: Any, image_size: Size | None, classes: tuple[str, ...]) -> PublishedModel:
+def _published(model: Any, image_size: Size | None, classes: tuple[str, ...]) -> Publication:
     preprocess = preprocessing(model)
     if image_size is not None:
         model.set_input_size(as_pair(image_size, "image_size"))
-    return PublishedModel(describe(model), preprocess, classes)
+    return Publication(describe(model), preprocess, classes)
 
 
 def class_names(model: Any) -> tuple[str, ...]:
@@ -138,32 +138,31 @@ def preprocessing(model: nn.Module) -> Preprocessing:
     return ours
 
 
-def describe(model: nn.Module) -> LibraryModel:
+def describe(original: Any) -> PublishedModel:
     """What our config needs to know of timm's ``VisionTransformer``, ``Eva``, ``Beit``, or any with their names.
 
     Raises:
         ValueError: no Vision Transformer, or one with parts that :class:`.ModernConfig` doesn't have.
     """
-    theirs: Any = model
-    embed: Any = getattr(theirs, "patch_embed", None)
-    pool = getattr(theirs, "global_pool", None)
+    embed: Any = getattr(original, "patch_embed", None)
+    pool = getattr(original, "global_pool", None)
     if not hasattr(embed, "img_size") or pool not in POOLS:
-        raise ValueError(f"timm's {type(model).__name__} isn't a Vision Transformer that pools by {list(POOLS)}")
+        raise ValueError(f"timm's {type(original).__name__} isn't a Vision Transformer that pools by {list(POOLS)}")
     (H, W), (P, Q) = embed.img_size, embed.patch_size
     facts: dict[str, Any] = {"image_size": (H - H % P, W - W % Q), "pool": POOLS[pool]}
     if pool == "map":
-        facts["pool_heads"] = theirs.attn_pool.num_heads
+        facts["pool_heads"] = original.attn_pool.num_heads
     if pool != "token":
-        facts["pool_prefix"] = getattr(theirs, "pool_include_prefix", pool == "map")  # its class Eva pools all tokens
-    rope = getattr(theirs, "rope", None)
+        facts["pool_prefix"] = getattr(original, "pool_include_prefix", pool == "map")  # its class Eva pools all tokens
+    rope = getattr(original, "rope", None)
     if rope is not None:
         facts["rotary"] = rotary(rope)
-    return LibraryModel(
-        model=model,
-        tower=model,
+    return PublishedModel(
+        original=original,
+        tower=original,
         table=TIMM,
-        tensors=tensors_of(model, model),
-        forward=model,
+        tensors=tensors_of(original, original),
+        forward=original,
         facts=facts,
         interleaved_rope=rope is not None and not rope.rotate_half,
         rope_columns_first=rope is not None and rope.grid_indexing == "xy",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import install_hint
 from vit_tutorial.weights import files
-from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.convert import Publication, PublishedModel, tensors_of
 from vit_tutorial.weights.our_models import numbered_classes
 from vit_tutorial.weights.proof import prove_preprocessing
 from vit_tutorial.weights.tables import Table
@@ -33,13 +33,13 @@ TORCHVISION: Table = {  # ours: theirs; * is weight and bias
 }
 
 
-def load_name(name: str) -> PublishedModel:
+def load_name(name: str) -> Publication:
     """The model of a name: "vit_b_16", or with weights named, "vit_b_16.IMAGENET1K_V1"."""
     model, weights = _weights(name)
     return _published(model, weights, download(weights), weights.meta["categories"])
 
 
-def load_file(path: Path, name: str) -> PublishedModel:
+def load_file(path: Path, name: str) -> Publication:
     """A file of tensors of this model, bare or as torchvision's own script of training writes it."""
     model, weights = _weights(name)
     state = files.read(path)
@@ -84,7 +84,7 @@ def download(weights: Any) -> dict[str, Tensor]:
         ) from error
 
 
-def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Sequence[str]) -> PublishedModel:
+def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Sequence[str]) -> Publication:
     from torchvision.models import get_model
 
     head = state.get("heads.head.weight")
@@ -93,7 +93,7 @@ def _published(name: str, weights: Any, state: dict[str, Tensor], categories: Se
     model = get_model(name, weights=None, num_classes=len(head), image_size=weights.meta["min_size"][0])
     model.load_state_dict(state)
     classes = tuple(categories) if len(categories) == len(head) else numbered_classes(len(head))
-    return PublishedModel(describe(model.eval()), preprocessing(weights.transforms()), classes)
+    return Publication(describe(model.eval()), preprocessing(weights.transforms()), classes)
 
 
 def preprocessing(transforms: Any) -> Preprocessing:
@@ -110,16 +110,16 @@ def preprocessing(transforms: Any) -> Preprocessing:
     return ours
 
 
-def describe(model: nn.Module) -> LibraryModel:
+def describe(original: nn.Module) -> PublishedModel:
     """What our config needs to know of torchvision's ``VisionTransformer``."""
-    if not hasattr(model, "conv_proj"):
-        raise ValueError(f"torchvision's {type(model).__name__} isn't a Vision Transformer")
-    return LibraryModel(
-        model=model,
-        tower=model,
+    if not hasattr(original, "conv_proj"):
+        raise ValueError(f"torchvision's {type(original).__name__} isn't a Vision Transformer")
+    return PublishedModel(
+        original=original,
+        tower=original,
         table=TORCHVISION,
-        tensors=tensors_of(model, model),
-        forward=model,
-        facts={"image_size": model.image_size},
+        tensors=tensors_of(original, original),
+        forward=original,
+        facts={"image_size": original.image_size},
         recipe="torchvision",
     )

@@ -15,7 +15,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import install_hint
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
-from vit_tutorial.weights.convert import LibraryModel, PublishedModel, tensors_of
+from vit_tutorial.weights.convert import Publication, PublishedModel, tensors_of
 from vit_tutorial.weights.our_models import numbered_classes
 from vit_tutorial.weights.proof import EXACT, ROUNDED, prove_preprocessing
 from vit_tutorial.weights.tables import State, Table
@@ -110,17 +110,17 @@ TABLES = {  # by a name that only one of them has
 }
 
 
-def load(folder: Path, state: State | None = None) -> PublishedModel:
+def load(folder: Path, state: State | None = None) -> Publication:
     """The model of a folder; with ``state`` its config's, with these tensors."""
-    model = live_model(folder, state)
-    problem = getattr(model.config, "problem_type", None)
+    original = build(folder, state)
+    problem = getattr(original.config, "problem_type", None)
     if problem not in (None, "single_label_classification"):
         raise ValueError(f"its answers are for {problem}, and no softmax over classes")
-    return PublishedModel(describe(model), preprocessing(folder), class_names(model))
+    return Publication(describe(original), preprocessing(folder), class_names(original))
 
 
-def live_model(folder: Path, state: State | None = None) -> Any:
-    """As :func:`load`, the live model of any class of transformers' that the config names.
+def build(folder: Path, state: State | None = None) -> Any:
+    """As :func:`load`, the model of any class of transformers' that the config names.
 
     Raises:
         ValueError: tensors that the model needs are missing, or it has no place for some.
@@ -132,7 +132,7 @@ def live_model(folder: Path, state: State | None = None) -> Any:
     model_class: Any = getattr(transformers, name, None)
     if model_class is None:
         raise ValueError(f"transformers has no {name}")
-    model, report = model_class.from_pretrained(
+    original, report = model_class.from_pretrained(
         None if state is not None else folder,
         config=config,
         state_dict=state,
@@ -140,8 +140,8 @@ def live_model(folder: Path, state: State | None = None) -> Any:
         output_loading_info=True,
         local_files_only=True,
     )
-    _check_all_used(model, report["missing_keys"], sorted(report["unexpected_keys"]))
-    return model.eval()
+    _check_all_used(original, report["missing_keys"], sorted(report["unexpected_keys"]))
+    return original.eval()
 
 
 def _check_all_used(model: nn.Module, missing: set[str], unexpected: list[str]) -> None:
@@ -165,33 +165,33 @@ def class_names(model: Any) -> tuple[str, ...]:
     return numbered_classes(len(names)) if names == tuple(f"LABEL_{k}" for k in range(len(names))) else names
 
 
-# ------------------------------------------------------------------------------------------------- the live image tower
+# ------------------------------------------------------------------------------------------------------ the image tower
 
 
-def describe(model: nn.Module) -> LibraryModel:
+def describe(original: nn.Module) -> PublishedModel:
     """What our config needs to know of the model, or of its image tower: ViT, DeiT, BEiT, DINO, CLIP, SigLIP, …
 
     Raises:
         ValueError: no Vision Transformer by any name of our tables.
     """
-    tower = image_tower(model)
-    tensors = with_clip_views(tensors_of(model, tower))
+    tower = image_tower(original)
+    tensors = with_clip_views(tensors_of(original, tower))
     table = next((table for name, table in TABLES.items() if name in tensors), VIT)
     (H, W), (P, Q) = (as_pair(getattr(tower.config, name), name) for name in ("image_size", "patch_size"))
     facts: dict[str, Any] = {"image_size": (H - H % P, W - W % Q)}
-    if table is CLIP and hasattr(model, "classifier"):
+    if table is CLIP and hasattr(original, "classifier"):
         # It reads the mean of the patches: SigLIP's pooling is unread, and CLIP's last norm, too.
         unread = ("pool", "norm") if hasattr(tower.embeddings, "class_embedding") else ("pool",)
         table = {our: theirs for our, theirs in table.items() if not our.startswith(unread)}
         facts["pool"] = "mean"
     if hasattr(tower, "rope_embeddings"):
         facts["rotary"] = Rotary("centred", tower.rope_embeddings.base)
-    return LibraryModel(
-        model=model,
+    return PublishedModel(
+        original=original,
         tower=tower,
         table=table,
         tensors=tensors,
-        forward=partial(answer, model, tower),
+        forward=partial(answer, original, tower),
         facts=facts,
         cropped_edge=(H % P, W % Q),
         recipe="timm" if hasattr(tower.embeddings, "register_tokens") else "huggingface",
