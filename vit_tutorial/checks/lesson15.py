@@ -14,8 +14,7 @@ from vit_tutorial.checks.engine.functions import normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import modern
 
-_GATED = "Gate and value exchanged."
-_CLASS = "The class token rotated, too."
+_GATED = "Gated MLP"
 _ROTARY = "2 · Rotary positions, and another resolution"
 _RMS = "RMS norm"
 _POOL = "Attention pooling"
@@ -277,7 +276,7 @@ ROTATE = Exercise(
         Mistake(
             name="the class token with the first patch's angles",
             says="The tokens before the patches have no place in the image: leave them as they are.",
-            reread=_CLASS,
+            reread=_ROTARY,
             wrong=_rotate_all,
         ),
     ),
