@@ -75,7 +75,7 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
             output_names=["logits"],
         )
         if int8:
-            only = ["MatMul", "Gemm"]  # quantised dynamically, convolutions get slower: benchmarks/ship.py
+            only = ["MatMul", "Gemm"]  # quantised dynamically, convolutions get slower: benchmarks/fewer_bits.py
             signed = quantization.QuantType.QInt8
             quantization.quantize_dynamic(path, path, only, per_channel=True, reduce_range=True, weight_type=signed)
     written = onnx_package.load(path)

@@ -1,13 +1,16 @@
 """Trained models with fewer tokens (lesson 19): accuracy by which tokens go, after more training, and seconds.
 
-    python benchmarks/fewer.py accuracy --data cifar10-jpeg   fewer.csv: merged or dropped; which tokens
-    python benchmarks/fewer.py tune                           fewer_tuned.csv: trained on, with fewer tokens or blocks
-    python benchmarks/fewer.py speed --process 0              fewer_speed.csv: times as shares of the whole model's
+    python benchmarks/fewer_tokens.py accuracy --data cifar10-jpeg
+        tokens merged or dropped, and which, into fewer_tokens.csv
+    python benchmarks/fewer_tokens.py tune
+        models trained further with fewer tokens or blocks, into fewer_tokens_tuned.csv
+    python benchmarks/fewer_tokens.py speed --process 0
+        times as fractions of the whole model's, into fewer_tokens_speed.csv
 
 Rows that are there aren't measured again. Photographs are 2,000 of CIFAR-10's test images, which the model wasn't
 trained on; scenes are drawn. What is random is drawn five times. "tune" trains ``shapes`` further on its 20,000 scenes;
-"shifted" are the same 2,000 new scenes, moved by three patches. Seconds are measured as in ship.py, and a ratio is that
-of one process, so repeat "speed" with other numbers.
+"shifted" are the same 2,000 new scenes, moved by three patches. Seconds are measured as in fewer_bits.py, and a ratio
+is that of one process, so repeat "speed" with other numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import ship
+import fewer_bits
 import torch
 from result_table import ResultTable
 from torch import Tensor
@@ -31,10 +34,10 @@ from vit_tutorial.variants.tokens import FewerTokens, Reduction
 
 HERE = Path(__file__).parent
 PAIRED = ["images", "right", "only_whole", "only_this"]
-ACCURACY = ResultTable(HERE / "fewer.csv", ["model", "way", "r", "draw", *PAIRED])
-TUNED = ResultTable(HERE / "fewer_tuned.csv", ["form", "steps", "seed", *PAIRED, "right_shifted"])
+ACCURACY = ResultTable(HERE / "fewer_tokens.csv", ["model", "way", "r", "draw", *PAIRED])
+TUNED = ResultTable(HERE / "fewer_tokens_tuned.csv", ["form", "steps", "seed", *PAIRED, "right_shifted"])
 SPEED = ResultTable(
-    HERE / "fewer_speed.csv",
+    HERE / "fewer_tokens_speed.csv",
     ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"],
 )
 # The best of 3e-4, 1e-3 and 3e-3 (two blocks: up to 1e-2). With 3e-4 ToMe had 0.3 points more after 100 steps, and 0.7
@@ -92,20 +95,22 @@ WAYS: dict[str, tuple[Reduction, int]] = {  # which tokens go, and how often it 
 
 
 def accuracy(folder: str | None) -> None:
-    """Rows of fewer.csv: on how many images the whole model and this way are right, and only one of them."""
+    """Rows of fewer_tokens.csv: on how many images the whole model and this way are right, and only one of them."""
     for name in ("shapes", "photographs"):
         model, _, prepare = vt.load(name)
-        images, labels = ship.held_out(name, folder)
+        images, labels = fewer_bits.held_out(name, folder)
         if name == "photographs":
             images, labels = images[::5], labels[::5]  # a folder is class by class
         images = prepare(images)
-        whole = ship.logits_of(model, images)
+        whole = fewer_bits.logits_of(model, images)
         for r, (way, (choose, draws)) in itertools.product((8, 16), WAYS.items()):
             for draw in range(draws):
                 if ACCURACY.rows(model=name, way=way, r=r, draw=draw):
                     continue
                 torch.manual_seed(draw)
-                counts = ship.pair_counts(whole, ship.logits_of(FewerTokens(model, r, choose), images), labels)
+                counts = fewer_bits.pair_counts(
+                    whole, fewer_bits.logits_of(FewerTokens(model, r, choose), images), labels
+                )
                 ACCURACY.add([name, way, r, draw, *counts])
 
 
@@ -120,12 +125,12 @@ def first_two_blocks(model: vt.ViT) -> vt.ViT:
 
 
 def tune() -> None:
-    """Rows of fewer_tuned.csv: forms of ``shapes`` that cost about half, after further steps; also on moved scenes."""
+    """Rows of fewer_tokens_tuned.csv: ``shapes`` in forms of half the cost, trained further; also on moved scenes."""
     images, labels = vt.data.shapes(seed=0, train=20_000, test=1).train.batch()  # what the model was trained on
     scenes, truth = vt.data.shapes(seed=28, train=1, test=2000).test.batch()
     whole, _, prepare = vt.load("shapes")
     test = prepare(scenes)
-    expected = ship.logits_of(whole, test)
+    expected = fewer_bits.logits_of(whole, test)
     for (steps, seed), form in itertools.product(((0, 0), (100, 0), (100, 1), (700, 0)), RATES):
         if TUNED.rows(form=form, steps=steps, seed=seed):
             continue
@@ -141,8 +146,8 @@ def tune() -> None:
             loss.backward()
             optimizer.step()
             schedule.step()
-        counts = ship.pair_counts(expected, ship.logits_of(vit.eval(), test), truth)
-        moved = int((ship.logits_of(vit, test.roll(SHIFT, dims=3)).argmax(1) == truth).sum())
+        counts = fewer_bits.pair_counts(expected, fewer_bits.logits_of(vit.eval(), test), truth)
+        moved = int((fewer_bits.logits_of(vit, test.roll(SHIFT, dims=3)).argmax(1) == truth).sum())
         TUNED.add([form, steps, seed, *counts, moved])
 
 
@@ -150,7 +155,7 @@ def tune() -> None:
 
 
 def speed(process: int) -> None:
-    """Rows of fewer_speed.csv. S/16 has random weights: seconds don't depend on them."""
+    """Rows of fewer_tokens_speed.csv. S/16 has random weights: seconds don't depend on them."""
     models = {name: (vt.load(name).model, 64, 8) for name in ("shapes", "photographs")}
     torch.manual_seed(0)
     models["S/16 at 448"] = vt.ViT(vt.ViTConfig.preset("S/16", image_size=448)).eval(), 1, 52
@@ -160,12 +165,14 @@ def speed(process: int) -> None:
         config = model.config
         images = torch.randn(batch, config.in_channels, *config.image_size)
         with torch.inference_mode():
-            seconds = ship.in_turns({"whole": partial(model, images), "merged": partial(FewerTokens(model, r), images)})
+            seconds = fewer_bits.in_turns(
+                {"whole": partial(model, images), "merged": partial(FewerTokens(model, r), images)}
+            )
         for form, times in seconds.items():
             ratio = statistics.median(a / b for a, b in zip(times, seconds["whole"], strict=True))
             fewer = r if form == "merged" else 0
             counted = tokens.count_macs(config, fewer) / tokens.count_macs(config, 0)
-            measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", ship.ROUNDS, process
+            measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", fewer_bits.ROUNDS, process
             SPEED.add([name, config.num_tokens, batch, form, fewer, f"{counted:.5f}", *measured])
 
 

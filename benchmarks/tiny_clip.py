@@ -1,7 +1,7 @@
 """Lesson 17: a tiny CLIP and two plain heads as its rival, on combinations of colour and figure that training left out.
 
-    python benchmarks/words.py run       200 steps with five seeds, 1,400 with three; 0.12 CPU seconds each
-    python benchmarks/words.py report    the table
+    python benchmarks/tiny_clip.py run       200 steps with five seeds, 1,400 with three; 0.12 CPU seconds each
+    python benchmarks/tiny_clip.py report    the table
 
 A caption names colour and figure of a scene's target, in one of four prompts. Of the 40 combinations each seed leaves
 out eight, one per figure, and draws scenes, weights and order anew. All ways start with the tower of
@@ -12,9 +12,9 @@ out eight, one per figure, and draws scenes, weights and order anew. All ways st
   As in CLIP's loss, no left-out combination is ever a wrong answer;
 - "two heads, a loss each": a cross-entropy for the figure and one for the colour.
 
-A row holds the accuracy on test scenes at one moment of a run, in words.csv; those of 200 steps are runs of their own,
-whose rate fell to zero there. The rate, 0.002, was the best of 0.001, 0.002 and 0.004 for each way (scenes held out,
-another seed, 200 steps). One thread.
+A row holds the accuracy on test scenes at one moment of a run, in tiny_clip.csv; those of 200 steps are runs of their
+own, whose rate fell to zero there. The rate, 0.002, was the best of 0.001, 0.002 and 0.004 for each way (scenes held
+out, another seed, 200 steps). One thread.
 """
 
 from __future__ import annotations

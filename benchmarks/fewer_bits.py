@@ -1,8 +1,11 @@
 """Trained models in the forms in which they may be shipped (lesson 18): bytes, accuracy, time.
 
-    python benchmarks/ship.py accuracy --data cifar10-jpeg   ship.csv: the files of "cifar10" on images held out
-    python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
-    python benchmarks/ship.py real --model FOLDER            ship_real.csv: DINOv2's ViT-S/14, with and without VNNI
+    python benchmarks/fewer_bits.py accuracy --data cifar10-jpeg
+        the files of "cifar10" on images held out, into fewer_bits.csv
+    python benchmarks/fewer_bits.py bits --data cifar10-jpeg
+        fewer bits for weights or for activations, into fewer_bits_rounded.csv
+    python benchmarks/fewer_bits.py real --model FOLDER
+        DINOv2's ViT-S/14 on processors with and without VNNI, into fewer_bits_real.csv
 
 Rows that are there aren't measured again: delete them to do so. The photographs are CIFAR-10's 10,000 test images,
 which neither model was trained on, as a folder that ``vt.data.load`` takes; the scenes are drawn. For the times of
@@ -43,10 +46,10 @@ Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits
 MEASURED = ["cosine", "smallest_cosine", "matches"]
 PAIRED = ["images", "right", "only_torch", "only_this"]
 HERE = Path(__file__).parent
-ACCURACY = ResultTable(HERE / "ship.csv", ["model", "form", "bytes", *PAIRED, "largest_off"])
-BITS = ResultTable(HERE / "ship_bits.csv", ["model", "what", "scale", "bits", *PAIRED])
+ACCURACY = ResultTable(HERE / "fewer_bits.csv", ["model", "form", "bytes", *PAIRED, "largest_off"])
+BITS = ResultTable(HERE / "fewer_bits_rounded.csv", ["model", "what", "scale", "bits", *PAIRED])
 REAL = ResultTable(
-    HERE / "ship_real.csv",
+    HERE / "fewer_bits_real.csv",
     ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)],
 )
 CONVOLUTIONS = {

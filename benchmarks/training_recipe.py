@@ -1,9 +1,9 @@
 """What each part of lesson 07's recipe adds on digits, on held-out images.
 
-``python benchmarks/ladder.py`` appends a row a run to benchmarks/ladder.csv; rows that are there are not run again.
-Three seeds choose a rate for each recipe; twenty others compare them. Each seed holds out other training images, 287 of
-them. Only then the whole recipe is trained on all training images, with five seeds, and tested on the test split; and
-on ten other splits of all 1,797 images, beside a support vector machine and the nearest neighbour.
+``python benchmarks/training_recipe.py`` appends a row a run to training_recipe.csv; rows that are there are not run
+again. Three seeds choose a rate for each recipe; twenty others compare them. Each seed holds out other training images,
+287 of them. Only then the whole recipe is trained on all training images, with five seeds, and tested on the test
+split; and on ten other splits of all 1,797 images, beside a support vector machine and the nearest neighbour.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Lesson 17: does a tiny CLIP notice exchanged words, once its towers know the colours?
 
-    python benchmarks/words_order.py    words_order.csv; three CPU minutes
+    python benchmarks/tiny_clip_order.py    tiny_clip_order.csv; three CPU minutes
 
-A CLIP learns single scenes for 300 steps, as in words.py. Two scenes then stand side by side, with a caption such as
-"a white heart left of a pink star". A small MLP reads the CLIP's vectors of both; it and a new captions' tower learn by
-CLIP's loss. A row says how often (%) the own caption is nearer than one with sides or colours exchanged, or with a
+A CLIP learns single scenes for 300 steps, as in tiny_clip.py. Two scenes then stand side by side, with a caption such
+as "a white heart left of a pink star". A small MLP reads the CLIP's vectors of both; it and a new captions' tower learn
+by CLIP's loss. A row says how often (%) the own caption is nearer than one with sides or colours exchanged, or with a
 colour of neither scene. "no positions": the captions' tower has none. "added": the MLP reads the sum of both vectors.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import tiny_clip as single
 import torch
-import words as single
 from result_table import ResultTable
 from torch import Tensor, nn
 

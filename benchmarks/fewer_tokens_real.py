@@ -1,6 +1,8 @@
 """Lesson 19: a real ViT-S/14 on seven real photographs with fewer tokens: how much of what it sees is left.
 
-    python benchmarks/real_fewer.py    real_fewer.csv, and real_fewer.npz for the lesson's pictures; five CPU minutes
+    python benchmarks/fewer_tokens_real.py    five CPU minutes
+
+It writes fewer_tokens_real.csv, and fewer_tokens_real.npz for the lesson's pictures.
 
 The model and photographs are those of ``real_features.py``; nothing is trained. After each block's attention r of the
 1,370 tokens go: "merge similar" (ToMe); "drop evenly" and "merge neighbours" (the same places in all photographs, so
@@ -19,7 +21,7 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
-import fewer
+import fewer_tokens
 import numpy as np
 import real_features
 import torch
@@ -39,7 +41,8 @@ SIDES = (34, 31, 28, 24, 20, 16)  # of the smaller picture, in patches
 SHOWN = ("cat", "hopper")  # photographs of the slider
 SIDE = GRID[0]
 PLACES = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).float()  # (N, 2), row and column of each patch
-EVENLY = fewer.spread(64).view(64, 64)[:SIDE, :SIDE].flatten().argsort().argsort().float()  # an order of the places
+# An order of the places in which any first few are spread evenly.
+EVENLY = fewer_tokens.spread(64).view(64, 64)[:SIDE, :SIDE].flatten().argsort().argsort().float()
 
 
 def merge_neighbours(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
@@ -56,8 +59,8 @@ def merge_neighbours(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
 WAYS = {
     "merge similar": tokens.merge_similar,
     "merge neighbours": merge_neighbours,
-    "drop evenly": fewer.fixed(EVENLY),
-    "drop random": fewer.drop_random,
+    "drop evenly": fewer_tokens.fixed(EVENLY),
+    "drop random": fewer_tokens.drop_random,
 }
 
 

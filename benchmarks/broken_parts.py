@@ -1,6 +1,6 @@
 """The trained ViT of photographs with one part removed or broken, on 1,000 test images (lessons 00, 01, 02, 04, 05).
 
-``python benchmarks/broken.py --data cifar10-jpeg`` appends a row for each change to broken.csv beside it, and prints
+``python benchmarks/broken_parts.py --data cifar10-jpeg`` appends a row for each change to broken_parts.csv, and prints
 the table, with paired 95 % intervals over the images. Nothing is trained, and nothing is chosen by these images. Beside
 the trained model stand raw pixels and three random encoders, whose heads alone were fitted to 4,000 training images.
 Rows that are there are not measured again: when the shipped weights change, delete the file.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import mistakes
+import code_mistakes
 import photographs
 import torch
 from result_table import ResultTable
@@ -142,7 +142,7 @@ def position_tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[N
 
     def at(table: Tensor) -> Answer:
         """The model with these positions (N, D)."""
-        return mistakes.with_table(model, prepare, (32, 32), torch.cat([prefix, table[None]], dim=1))
+        return code_mistakes.with_table(model, prepare, (32, 32), torch.cat([prefix, table[None]], dim=1))
 
     yield "none", 0, at(rows)
     yield "zero", 0, at(0 * rows)
@@ -390,7 +390,7 @@ def table() -> str:
         some = [row for row in rows if (row["group"], row["change"]) == (group, change)]
         right = [int(row["right"]) for row in some]
         n, lost, won = (sum(int(row[name]) for row in some) for name in ("images", "only_without", "only_with"))
-        cost, half = mistakes.interval(lost, won, n)
+        cost, half = code_mistakes.interval(lost, won, n)
         span = f"{min(right)} to {max(right)}, mean {sum(right) / len(right):.0f}" if len(some) > 1 else f"{right[0]}"
         within = f" ± {half:.1f}" if len(some) == 1 else ""  # draws share their images: no interval for them
         lines.append(f"| {group} | {change} | {len(some)} | {some[0]['images']} | {span} | {cost:.1f}{within} |")

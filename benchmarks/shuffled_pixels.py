@@ -1,11 +1,11 @@
 """Lesson 12's small models: what are neighbours worth to a ResNet and to a ViT, in short runs and in long ones?
 
-    python benchmarks/steps_pictures.py --data cifar10-jpeg --seeds 3   rates first, then the table; resumable
+    python benchmarks/shuffled_pixels.py --data cifar10-jpeg --seeds 3   rates first, then the table; resumable
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
 models have as many parameters. The MLP gets the pixels as a list, and is trained like the others. Each model has a rate
 of its own for each number of steps, chosen on pictures held out. The test split is looked at once per row; a seed also
-draws the pictures. A row per run goes to steps_pictures.csv as soon as it is done. One thread.
+draws the pictures. A row per run goes to shuffled_pixels.csv as soon as it is done. One thread.
 
 "pixels shuffled" puts all pixels into another order, by one permutation per seed, the same for all its pictures. To the
 MLP no order means anything, so it has one row for both.
