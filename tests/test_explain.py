@@ -30,10 +30,6 @@ def some_maps(L=3, B=2, h=2, tokens=T):
     return double(L, B, h, tokens, tokens).mul(2).softmax(dim=-1)
 
 
-def every_layer(matrix, L=3, B=2, h=2):
-    return matrix.expand(L, B, h, *matrix.shape)
-
-
 # ------------------------------------------------------------------------------------------------- class attention
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from PIL import Image
 
 import vit_tutorial as vt
@@ -25,7 +24,6 @@ from vit_tutorial.predict import photos as reading
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
-FIGURE = Figure(figsize=(1, 1))
 
 
 @pytest.fixture
