@@ -301,23 +301,46 @@ COUNT_MACS = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _maps(
-    enter: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block.norm1(z),
-    on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
-    scale: Callable[[int, int], float] = lambda D, h: math.sqrt(D / h),
-) -> Callable[[_Model, Tensor], list[Tensor]]:
-    """Attention maps with another input of the queries, another way on, or another scale."""
+def _block_weights(block: EncoderBlock, z: Tensor) -> Tensor:
+    """The attention weights of a block whose queries and keys are made from z as it is: (B, h, T, T)."""
+    heads = block.attention.num_heads
+    q, k, _ = block.attention.qkv(z).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
 
-    def attention_maps(model: _Model, images: Tensor) -> list[Tensor]:
-        z, maps = model.embed(images), []
-        for block in cast(Iterable[EncoderBlock], model.blocks):
-            heads = block.attention.num_heads
-            q, k, _ = block.attention.qkv(enter(block, z)).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-            maps.append((q @ k.mT / scale(z.shape[-1], heads)).softmax(dim=-1))
-            z = on(block, z)
-        return maps
 
-    return attention_maps
+def _blocks(model: _Model) -> Iterable[EncoderBlock]:
+    return cast(Iterable[EncoderBlock], model.blocks)
+
+
+def _maps(model: _Model, images: Tensor) -> list[Tensor]:
+    z, maps = model.embed(images), []
+    for block in _blocks(model):
+        maps.append(_block_weights(block, block.norm1(z)))
+        z = block(z)
+    return maps
+
+
+def _maps_without_norm(model: _Model, images: Tensor) -> list[Tensor]:
+    z, maps = model.embed(images), []
+    for block in _blocks(model):
+        maps.append(_block_weights(block, z))
+        z = block(z)
+    return maps
+
+
+def _maps_of_embeddings(model: _Model, images: Tensor) -> list[Tensor]:
+    z = model.embed(images)
+    return [_block_weights(block, block.norm1(z)) for block in _blocks(model)]
+
+
+def _maps_scaled_by_D(model: _Model, images: Tensor) -> list[Tensor]:
+    z, maps = model.embed(images), []
+    for block in _blocks(model):
+        heads = block.attention.num_heads
+        q, k, _ = block.attention.qkv(block.norm1(z)).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        maps.append((q @ k.mT / math.sqrt(z.shape[-1])).softmax(dim=-1))
+        z = block(z)
+    return maps
 
 
 def _map_cases() -> list[Case]:
@@ -343,7 +366,7 @@ ATTENTION_MAPS = Exercise(
     name="attention_maps",
     lesson="06",
     points=2,
-    right=_maps(),
+    right=_maps,
     cases=_map_cases,
     observe=_observe_maps,
     forbidden=(ViT, ViT.attention_maps),
@@ -352,21 +375,21 @@ ATTENTION_MAPS = Exercise(
             name="a block's norm forgotten",
             says="A block's attention never sees z itself: the queries and keys are made from norm1(z).",
             reread="1 · Where the class token looks",
-            wrong=_maps(enter=lambda block, z: z),
+            wrong=_maps_without_norm,
             lesson="08",
         ),
         Mistake(
             name="tokens that stay in front of the first block",
             says="Every layer gets the embeddings. What enters layer l is what layer l - 1 returned: z = block(z).",
             reread="1 · Where the class token looks",
-            wrong=_maps(on=lambda block, z: z),
+            wrong=_maps_of_embeddings,
             lesson="08",
         ),
         Mistake(
             name="scores divided by √D",
             says="Divide them by √d: a head has d = D / h numbers.",
             reread="1 · Where the class token looks",
-            wrong=_maps(scale=lambda D, h: D**0.5),
+            wrong=_maps_scaled_by_D,
             lesson="08",
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -171,19 +171,41 @@ ROLLOUT = Exercise(
 Layers = Sequence[Tensor]
 
 
-def _relevance(
-    part: Callable[[Tensor, Tensor], Tensor] = lambda g, w: (g * w).clamp(min=0).mean(dim=1),
-    step: Callable[[Tensor, Tensor], Tensor] = lambda E, R: R + E @ R,
-) -> Callable[[Layers, Layers], Tensor]:
-    """The relevance matrix with another matrix for a layer, or step."""
+def _identity(weights: Layers) -> Tensor:
+    """What the relevance matrix is before the first layer: (B, T, T)."""
+    return torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1)
 
-    def relevance_matrix(weights: Layers, gradients: Layers) -> Tensor:
-        R = torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1)
-        for w, g in zip(weights, gradients, strict=True):
-            R = step(part(g, w), R)
-        return R
 
-    return relevance_matrix
+def _no_positive_part(weights: Layers, gradients: Layers) -> Tensor:
+    R = _identity(weights)
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + (g * w).mean(dim=1) @ R
+    return R
+
+
+def _positive_part_too_late(weights: Layers, gradients: Layers) -> Tensor:
+    R = _identity(weights)
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + (g * w).mean(dim=1).clamp(min=0) @ R
+    return R
+
+
+def _gradients_backward(weights: Layers, gradients: Layers) -> Tensor:
+    return explain.relevance_matrix(weights, gradients[::-1])
+
+
+def _without_what_was_there(weights: Layers, gradients: Layers) -> Tensor:
+    R = _identity(weights)
+    for w, g in zip(weights, gradients, strict=True):
+        R = (g * w).clamp(min=0).mean(dim=1) @ R
+    return R
+
+
+def _layers_on_the_right(weights: Layers, gradients: Layers) -> Tensor:
+    R = _identity(weights)
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + R @ (g * w).clamp(min=0).mean(dim=1)
+    return R
 
 
 def _relevance_cases() -> list[Case]:
@@ -206,32 +228,32 @@ RELEVANCE_MATRIX = Exercise(
             name="a relevance without the positive part",
             says="What speaks against the class mustn't cancel what speaks for it: clamp(min=0) on gradient × weights.",
             reread=_RELEVANCE,
-            wrong=_relevance(part=lambda g, w: (g * w).mean(dim=1)),
+            wrong=_no_positive_part,
         ),
         Mistake(
             name="the positive part after the mean over heads",
             says="First the positive part in each head, then the mean: one head's objection mustn't silence another.",
             reread=_RELEVANCE,
-            wrong=_relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
+            wrong=_positive_part_too_late,
         ),
         Mistake(
             name="gradients in backward order",
             says="Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
             reread=_RELEVANCE,
-            wrong=lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
+            wrong=_gradients_backward,
         ),
         Mistake(
             name="a step that forgets what was there",
             says="R ← R + E R: what came through the residual connection stays. You keep E R alone.",
             reread=_RELEVANCE,
-            wrong=_relevance(step=lambda E, R: E @ R),
+            wrong=_without_what_was_there,
         ),
         Mistake(
             name="layers in the wrong order",
             says="A later layer stands on the left: R + E R. With R E attention is followed from the last layer to the "
             "first.",
             reread=_RELEVANCE,
-            wrong=_relevance(step=lambda E, R: R + R @ E),
+            wrong=_layers_on_the_right,
         ),
     ),
 )
@@ -255,26 +277,33 @@ POSITION_SIMILARITY = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _distance(
-    weigh: Callable[[Tensor], Tensor] = lambda w: _to_one(w[..., 1:, 1:]),
-    between: Callable[[Tensor], Tensor] = lambda steps: steps.square().sum(dim=-1).sqrt(),
-) -> Callable[[Tensor, Grid, Grid], Tensor]:
-    """Attention distance with other weights, or another distance."""
+def _steps(grid: Grid, patch_size: Grid) -> Tensor:
+    """From each patch to each other one: the way down and the way across, in pixels, (N, N, 2)."""
+    n = torch.arange(grid[0] * grid[1])
+    places = torch.stack([n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]], dim=1).float()  # (N, 2)
+    return places[:, None] - places
 
-    def attention_distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
-        w = weigh(weights)  # (..., N, N)
-        n = torch.arange(w.shape[-1])
-        places = torch.stack([n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]], dim=1).to(w.dtype)  # (N, 2)
-        return (w * between(places[:, None] - places)).sum(dim=-1).mean(dim=-1)
 
-    return attention_distance
+def _distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
+    lengths = _steps(grid, patch_size).square().sum(dim=-1).sqrt()
+    return (_to_one(weights[..., 1:, 1:]) * lengths).sum(dim=-1).mean(dim=-1)
+
+
+def _not_to_one(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
+    lengths = _steps(grid, patch_size).square().sum(dim=-1).sqrt()
+    return (weights[..., 1:, 1:] * lengths).sum(dim=-1).mean(dim=-1)
+
+
+def _along_the_grid(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
+    lengths = _steps(grid, patch_size).abs().sum(dim=-1)
+    return (_to_one(weights[..., 1:, 1:]) * lengths).sum(dim=-1).mean(dim=-1)
 
 
 ATTENTION_DISTANCE = Exercise(
     name="attention_distance",
     lesson="08",
     points=3,
-    right=_distance(),
+    right=_distance,
     cases=lambda: [
         Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
         for shape, grid, size in [
@@ -289,13 +318,13 @@ ATTENTION_DISTANCE = Exercise(
             name="weights that do not sum to 1",
             says="Without the class token's column a row sums to less than 1. Divide it by its sum.",
             reread=_HOLDS,
-            wrong=_distance(weigh=lambda w: w[..., 1:, 1:]),
+            wrong=_not_to_one,
         ),
         Mistake(
             name="steps along the grid in place of the distance",
             says="You add the way down and the way across. The distance is the straight line, √(y² + x²).",
             reread=_HOLDS,
-            wrong=_distance(between=lambda steps: steps.abs().sum(dim=-1)),
+            wrong=_along_the_grid,
         ),
     ),
 )

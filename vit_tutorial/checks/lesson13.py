@@ -216,23 +216,38 @@ RESTORE = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _loss(
-    divide: Callable[[Tensor], Tensor] = lambda p: (p.var(dim=2, keepdim=True) + 1e-6).sqrt(),
-    mean: Callable[[Tensor, Tensor], Tensor] = lambda errors, hidden: errors[hidden].mean(),
-) -> Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """MAE's loss with patches divided by something else, or another mean of the patches' errors (B, N)."""
-
-    def hidden_loss(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
-        patches = patchify(images, patch_size)
-        target = (patches - patches.mean(dim=2, keepdim=True)) / divide(patches)
-        errors = (said - target).square().mean(dim=2)  # (B, N)
-        return errors * hidden, mean(errors, hidden)
-
-    return hidden_loss
+def _errors(said: Tensor, images: Tensor, patch_size: int, correction: int = 1) -> Tensor:
+    """Each patch's mean squared error, (B, N), against its normalised numbers."""
+    patches = patchify(images, patch_size)
+    std = (patches.var(dim=2, correction=correction, keepdim=True) + 1e-6).sqrt()
+    target = (patches - patches.mean(dim=2, keepdim=True)) / std
+    return (said - target).square().mean(dim=2)
 
 
-def _mean_of_means(errors: Tensor, hidden: Tensor) -> Tensor:
-    return torch.stack([of_image[gone].mean() for of_image, gone in zip(errors, hidden, strict=True)]).mean()
+def _loss(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size)
+    return errors * hidden, errors[hidden].mean()
+
+
+def _visible_too(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size)
+    return errors, errors.mean()
+
+
+def _divided_by_n(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size, correction=0)
+    return errors * hidden, errors[hidden].mean()
+
+
+def _mean_over_all(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size) * hidden
+    return errors, errors.mean()
+
+
+def _mean_of_means(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size)
+    of_images = [of_image[gone].mean() for of_image, gone in zip(errors, hidden, strict=True)]
+    return errors * hidden, torch.stack(of_images).mean()
 
 
 def _loss_cases() -> list[Case]:
@@ -258,7 +273,7 @@ HIDDEN_LOSS = Exercise(
     name="hidden_loss",
     lesson="13",
     points=2,
-    right=_loss(),
+    right=_loss,
     cases=_loss_cases,
     observe=_learning_but(1),  # the target may be computed without a graph
     tolerance=1e-4,
@@ -268,26 +283,26 @@ HIDDEN_LOSS = Exercise(
             name="a loss of the visible patches, too",
             says="The painter has to say what it doesn't see: only errors of hidden patches count, all others are 0.",
             reread=_QUARTER,
-            wrong=lambda said, images, hidden, P: _loss()(said, images, torch.ones_like(hidden), P),
+            wrong=_visible_too,
         ),
         Mistake(
             name="a variance divided by n",
             says="The text asks for torch's var, which divides by one less than the number of values.",
             reread=_QUARTER,
-            wrong=_loss(divide=lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt()),
+            wrong=_divided_by_n,
         ),
         Mistake(
             name="a mean of the images' means",
             says="All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
             "counts less where more are hidden.",
             reread=_QUARTER,
-            wrong=_loss(mean=_mean_of_means),
+            wrong=_mean_of_means,
         ),
         Mistake(
             name="a mean over all patches",
             says="The loss is the mean over the hidden patches: divide by their number, not by B · N.",
             reread=_QUARTER,
-            wrong=_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
+            wrong=_mean_over_all,
         ),
     ),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -78,18 +76,30 @@ SHIPPING_NUMBERS = pencil(
 # ---- A scale for each row ----------------------------------------------------------------------------------------
 
 
-def _rows(
-    largest: Callable[[Tensor], Tensor] = lambda w: w.abs().amax(dim=1, keepdim=True),
-    last: Callable[[int], int] = lambda bits: 2 ** (bits - 1) - 1,
-) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Symmetric codes with each step to be replaced."""
+def _codes(weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """The codes of rows by their scales (out, 1); a row of zeros has the scale 1."""
+    scale = torch.where(scale > 0, scale, 1.0).expand(len(weight), 1)
+    return (weight / scale).round(), scale
 
-    def quantise_rows(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-        scale = largest(weight) / last(bits)
-        scale = torch.where(scale > 0, scale, 1.0)  # (out, 1)
-        return (weight / scale).round(), scale.expand(len(weight), 1)
 
-    return quantise_rows
+def _rows(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    largest = weight.abs().amax(dim=1, keepdim=True)
+    return _codes(weight, largest / (2 ** (bits - 1) - 1))
+
+
+def _one_scale(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    largest = weight.abs().amax().reshape(1, 1)
+    return _codes(weight, largest / (2 ** (bits - 1) - 1))
+
+
+def _largest_with_sign(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    largest = weight.amax(dim=1, keepdim=True)
+    return _codes(weight, largest / (2 ** (bits - 1) - 1))
+
+
+def _last_code_too_large(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    largest = weight.abs().amax(dim=1, keepdim=True)
+    return _codes(weight, largest / 2 ** (bits - 1))
 
 
 def _row_cases() -> list[Case]:
@@ -106,7 +116,7 @@ QUANTISE_ROWS = Exercise(
     name="quantise_rows",
     lesson="18",
     points=4,
-    right=_rows(),
+    right=_rows,
     cases=_row_cases,
     forbidden=_PACKAGE,
     mistakes=(
@@ -114,19 +124,19 @@ QUANTISE_ROWS = Exercise(
             name="one scale for the whole weight",
             says="A row of small numbers then has codes near 0 only. Take the largest absolute value by row: dim=1.",
             reread=_PENCIL,
-            wrong=_rows(largest=lambda w: w.abs().amax().reshape(1, 1)),
+            wrong=_one_scale,
         ),
         Mistake(
             name="the largest value in place of the largest absolute value",
             says="A row may reach further below 0 than above. Take the absolute values first.",
             reread=_PENCIL,
-            wrong=_rows(largest=lambda w: w.amax(dim=1, keepdim=True)),
+            wrong=_largest_with_sign,
         ),
         Mistake(
             name="a last code that is one too large",
             says="You divide by 2^(bits-1). Symmetric codes end at 2^(bits-1) - 1: 127 for 8 bits.",
             reread=_PENCIL,
-            wrong=_rows(last=lambda bits: 2 ** (bits - 1)),
+            wrong=_last_code_too_large,
         ),
     ),
 )
@@ -135,20 +145,33 @@ QUANTISE_ROWS = Exercise(
 # ---- A zero point ------------------------------------------------------------------------------------------------
 
 
-def _with_zero(
-    low: Callable[[Tensor], Tensor] = lambda x: x.min().clamp(max=0),
-    high: Callable[[Tensor], Tensor] = lambda x: x.max().clamp(min=0),
-    steps: Callable[[int], int] = lambda bits: 2**bits - 1,
-    place: Callable[[Tensor, Tensor], Tensor] = lambda codes, zero: codes + zero,
-) -> Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]:
-    """Codes from 0 up, with each step to be replaced."""
+ZeroPoint = tuple[Tensor, Tensor, Tensor]  # codes, the scale, the zero point
 
-    def with_zero_point(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
-        scale = (high(x) - low(x)) / steps(bits)
-        z = (-low(x) / scale).round()
-        return place((x / scale).round(), z).clamp(0, 2**bits - 1), scale, z
 
-    return with_zero_point
+def _in_steps(x: Tensor, low: Tensor, high: Tensor, steps: int, bits: int) -> ZeroPoint:
+    """Codes from 0 to 2^bits - 1, where ``steps`` of them lie between low and high."""
+    scale = (high - low) / steps
+    z = (-low / scale).round()
+    codes = (x / scale).round() + z
+    return codes.clamp(0, 2**bits - 1), scale, z
+
+
+def _with_zero(x: Tensor, bits: int) -> ZeroPoint:
+    return _in_steps(x, x.min().clamp(max=0), x.max().clamp(min=0), 2**bits - 1, bits)
+
+
+def _range_without_zero(x: Tensor, bits: int) -> ZeroPoint:
+    return _in_steps(x, x.min(), x.max(), 2**bits - 1, bits)
+
+
+def _one_step_too_many(x: Tensor, bits: int) -> ZeroPoint:
+    return _in_steps(x, x.min().clamp(max=0), x.max().clamp(min=0), 2**bits, bits)
+
+
+def _zero_point_subtracted(x: Tensor, bits: int) -> ZeroPoint:
+    _, scale, z = _with_zero(x, bits)
+    codes = (x / scale).round() - z
+    return codes.clamp(0, 2**bits - 1), scale, z
 
 
 def _zero_cases() -> list[Case]:
@@ -169,7 +192,7 @@ WITH_ZERO_POINT = Exercise(
     name="with_zero_point",
     lesson="18",
     points=3,
-    right=_with_zero(),
+    right=_with_zero,
     cases=_zero_cases,
     forbidden=_PACKAGE,
     mistakes=(
@@ -178,19 +201,19 @@ WITH_ZERO_POINT = Exercise(
             says="If all numbers are above 0 or all below, the range must still reach to 0, or 0 has no code: low is "
             "at most 0, high at least 0.",
             reread=_PENCIL,
-            wrong=_with_zero(low=lambda x: x.min(), high=lambda x: x.max()),
+            wrong=_range_without_zero,
         ),
         Mistake(
             name="one step too many",
             says="You divide by 2^bits. Between the codes from 0 to 2^bits - 1 lie 2^bits - 1 steps.",
             reread=_PENCIL,
-            wrong=_with_zero(steps=lambda bits: 2**bits),
+            wrong=_one_step_too_many,
         ),
         Mistake(
             name="a zero point that is subtracted",
             says="Decoding subtracts z, so the codes must contain it: round(x / s) + z.",
             reread=_PENCIL,
-            wrong=_with_zero(place=lambda codes, zero: codes - zero),
+            wrong=_zero_point_subtracted,
         ),
     ),
 )
