@@ -75,7 +75,7 @@ def write_live_pages(source: Path) -> None:
     """The page of digits, which "Play first" includes, and those of shapes, of small and of large photographs."""
     from vit_tutorial import live
 
-    digits = live.shipped("digits", states=True, doors=AFTER_THE_TOUR)
+    digits = live.shipped("digits", states=True, next_pages=AFTER_THE_TOUR)
     (source / "live.html").write_text(digits.html, encoding="utf-8")
     folder = source / "static" / "live"
     for name in ("shapes", "photographs"):

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 STATE = "document.querySelector('[data-vit-live]').live.state"
 PIXELS = "(canvas) => canvas.toDataURL()"
-BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=beat]").value)"""
+BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=time]").value)"""
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 
 
@@ -92,6 +92,28 @@ def test_a_small_drawing_is_seen_as_large_as_the_digits_that_were_learned(show, 
     page.get_by_text("Clear", exact=True).click()
     draw(page, [(0.5, 0.5), (0.5, 0.52)])  # a dot stays one
     assert picture_in(page, model)[0].sum() < 16
+
+
+@browser_only
+def test_a_long_message_leaves_the_answer_its_room(show, digits):
+    page = show(digits[0], whole=False, size=(720, 450))
+    width = "(bars) => bars.clientWidth"
+    before = page.locator(".bars").evaluate(width)
+    page.get_by_text("Clear", exact=True).click()
+    draw(page, [(0.1 + 0.55 * x, 0.1 + 0.55 * y) for x, y in SEVEN])
+    assert text(page, ".message").startswith("Enlarged")
+    assert page.locator(".bars").evaluate(width) == before > 200
+
+
+@browser_only
+def test_a_number_that_was_tapped_is_forgotten_once_another_token_is_followed(show, digits):
+    page = show(digits[0], has_touch=True)
+    go(page, "embedding")
+    page.locator('[data-show="projected"] canvas').tap(position={"x": 5, "y": 5})
+    reading = '[data-show="projected"] .reading'
+    assert text(page, reading).startswith("number 0: ")
+    page.locator(".picker canvas").tap(position={"x": 5, "y": 5})
+    assert re.match(r"48 numbers from .+; (all|\d+) differ from those of patch 10$", text(page, reading))
 
 
 # A clock by which each step of a pass takes longer than its slice, so that a pass takes many frames on any machine.
@@ -659,7 +681,7 @@ def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
         page.locator("[data-do=next]").click()
     assert page.locator(".map [data-part*=heads]").first.is_hidden()
     assert page.locator(".heads").is_hidden()
-    assert page.locator('[name="beat"]').is_hidden()
+    assert page.locator('[name="time"]').is_hidden()
     assert text(page, ".watch .caption").startswith("The class token asks")
     page.locator(".stage").press("ArrowDown")
     assert page.evaluate(f"[{STATE}.token, {STATE}.guess, {STATE}.hasGuessed]") == [0, 1, False]
@@ -722,7 +744,7 @@ def test_a_choice_is_guessed_before_shares_are_shown(show, digits, stop):
 @browser_only
 def test_attention_plays_pauses_and_steps(show, digits):
     page = show(digits[0], size=(1280, 800), reduced_motion="no-preference")
-    slider = page.locator('[name="beat"]')
+    slider = page.locator('[name="time"]')
     go(page, "attention")
     assert text(page, ".watch .caption").startswith("All that flowed in")  # whoever comes by themselves sees all of it
     pictures = {page.locator(".stage").evaluate(PIXELS)}
@@ -1117,9 +1139,9 @@ def test_a_key_makes_it_large_for_a_class(show, digits):
 
 
 @browser_only
-def test_doors_lead_on(show, small):
+def test_links_lead_on(show, small):
     model = model_of()
-    page = show(live.page(model, pictures_of(model, 1), doors={"Lesson 01": "notebooks/01_patches.html"}))
+    page = show(live.page(model, pictures_of(model, 1), next_pages={"Lesson 01": "notebooks/01_patches.html"}))
     go(page, "what-if")
     assert page.locator(".next-pages a").get_attribute("href") == "notebooks/01_patches.html"
     with page.expect_file_chooser():

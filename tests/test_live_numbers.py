@@ -167,7 +167,7 @@ def test_the_map_s_answers_are_those_of_the_pass(show, digits):
 # What the sentence under the stage says at each beat.
 CAPTIONS = """() => {
   const root = document.querySelector("[data-vit-live]").shadowRoot;
-  const slider = root.querySelector('[name="beat"]');
+  const slider = root.querySelector('[name="time"]');
   return Array.from({ length: Number(slider.max) + 1 }, (_, beat) => {
     slider.value = beat;
     slider.oninput();
@@ -216,23 +216,23 @@ def test_attention_as_it_happens_says_the_numbers_of_the_pass(show, digits, chan
     assert float(percent) == pytest.approx(100 * shares[order[0]], abs=0.06)
 
 
-# How the stage lays out the flows, and how much of each has come in, at a beat.
-FLOWS = """([source, shares, beat]) => {
-  const { momentOf, segmentsOf } = new Function(`${source}; return { momentOf, segmentsOf }`)();
-  const { given, squeezed, asked } = momentOf(beat, Float64Array.from(shares));
+# How the stage lays out the flows, and how much of each has come in, at a time.
+FLOWS = """([source, shares, time]) => {
+  const { progressOf, segmentsOf } = new Function(`${source}; return { progressOf, segmentsOf }`)();
+  const { valueAdded, softmaxed, scored } = progressOf(time, Float64Array.from(shares));
   const every = (part) => shares.map((_, token) => part(token));
-  return [segmentsOf(shares, { top: 10, bottom: 110 }), every(given), every(asked), squeezed];
+  return [segmentsOf(shares, { top: 10, bottom: 110 }), every(valueAdded), every(scored), softmaxed];
 }"""
 
 
 @browser_only
 def test_flows_are_as_wide_as_the_shares_and_come_largest_first(show):
     page, shares = show("<!doctype html><body>", ready=0), [0.1, 0.6, 0.3]
-    segments, given, asked, squeezed = page.evaluate(FLOWS, [script(), shares, 5.5])
+    segments, value_added, scored, softmaxed = page.evaluate(FLOWS, [script(), shares, 5.5])
     assert np.allclose(segments, [[10, 10], [20, 60], [80, 30]])
-    assert (given, asked, squeezed) == ([0, 1, 0.5], [1, 1, 1], 1)
-    _, given, asked, squeezed = page.evaluate(FLOWS, [script(), shares, 1.5])
-    assert (given, asked, squeezed) == ([0, 0, 0], [1, 0.5, 0], 0)
+    assert (value_added, scored, softmaxed) == ([0, 1, 0.5], [1, 1, 1], 1)
+    _, value_added, scored, softmaxed = page.evaluate(FLOWS, [script(), shares, 1.5])
+    assert (value_added, scored, softmaxed) == ([0, 0, 0], [1, 0.5, 0], 0)
 
 
 # What each of the given cells of the open station says of its second number, and what lights up then.

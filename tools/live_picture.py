@@ -20,7 +20,7 @@ from vit_tutorial import live
 OUT = Path(__file__).resolve().parent.parent / "assets" / "live.gif"
 SEVEN = ([(0.24, 0.1), (0.76, 0.1), (0.45, 0.93)], [(0.37, 0.5), (0.72, 0.5)])  # two lines, in parts of the pad
 STOPS = 8  # of the tour
-BEATS = {"look": (2, 5, 9, 13, 17, 18), "take": (19, 20, 22, 25, 30, 35)}  # of attention, as two of the stops play it
+TIMES = {"look": (2, 5, 9, 13, 17, 18), "take": (19, 20, 22, 25, 30, 35)}  # of attention, as two of the stops play it
 WIDTH, COLOURS = 800, 128  # of the picture
 
 
@@ -52,7 +52,7 @@ def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
     page.locator(".guesses button").nth(1).click()
     shots = []
     for beat in beats:
-        page.locator('[name="beat"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
+        page.locator('[name="time"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
         shots.append(frame(page))
     return shots
 
@@ -72,7 +72,7 @@ def main() -> None:
         for stop in range(1, STOPS + 1):
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
-            beats = {STOPS - 1: BEATS["look"], STOPS: BEATS["take"]}.get(stop, ())
+            beats = {STOPS - 1: TIMES["look"], STOPS: TIMES["take"]}.get(stop, ())
             shots = watch(page, beats) if beats else [frame(page)]
             frames += shots
             times += [400] * (len(shots) - 1) + [1800]

@@ -3,7 +3,7 @@
 import { percent } from "./cells.js";
 import { describe, isArranged, isChanged, isInvisible } from "./changes.js";
 import { make } from "./dom.js";
-import { isTold } from "./story.js";
+import { hasReached } from "./story.js";
 
 export const FEW = 12; // classes that all have a place
 const LIKELIEST = 8; // shown of more
@@ -31,7 +31,7 @@ function drawBars({ $, model: { classes }, shown: { now, before } }, changed) {
     const [label, bar, number] = bars.children[i].children;
     Object.assign(label, { textContent: classes[k], title: classes[k] });
     number.textContent = percent(now.probabilities[k]);
-    bar.style.setProperty("--share", `${100 * now.probabilities[k]}%`);
+    bar.style.setProperty("--fraction", `${100 * now.probabilities[k]}%`);
     bar.style.setProperty("--before", changed ? `${100 * before.probabilities[k]}%` : "-10%");
     bars.children[i].className = k === best(now) ? "top" : "";
   });
@@ -64,7 +64,7 @@ function drawAnswer(page) {
   $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
   $(".difference").textContent = difference(page);
   $(".pad .hint").textContent = hint(page);
-  $(".learned").classList.toggle("hidden", !model.states.length || !isTold(page, "learned"));
+  $(".learned").classList.toggle("hidden", !model.states.length || !hasReached(page, "learned"));
   $('[data-do="undo"]').disabled = !past.length;
   $('[data-do="reset"]').disabled = !isChanged(state.changes);
 }

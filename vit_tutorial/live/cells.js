@@ -5,7 +5,7 @@ import { tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
 
-export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const percent = (fraction) => `${(100 * fraction).toFixed(1)} %`;
 export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read
 export const rowOf = (matrix, row, width) => matrix.subarray(row * width, (row + 1) * width);
 export const largestSize = (values) => largest(values.map(Math.abs));
@@ -28,12 +28,12 @@ export const isLight = (pixel) =>
 
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
-//   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words below
+//   texts: the numbers are written into their cells, if they are few, with percentages: as such; labels: words below
 //   name(i): what number i is; more: said of all; square: cells are
 //   write(v): a number as it is read
 //   sources(i): where number i comes from, see sources.js; pointed(i): what follows; chosen: what did last
-// light([first, last]) frames numbers of one row that another one comes from; light() none.
-// The event "lit" says, by name, which numbers of other cells the one that is pointed at comes from.
+// frameSources([first, last]) frames numbers of one row that another one comes from; frameSources() none.
+// The event "sources" says, by name, which numbers of other cells the one that is pointed at comes from.
 export function cells({ pixels, say }, place, label) {
   const canvas = make("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "application");
@@ -67,12 +67,13 @@ export function cells({ pixels, say }, place, label) {
       reading.textContent = summary();
       return;
     }
-    const { text, lights } = sources?.(at) ?? {};
+    const { text, sourceCells } = sources?.(at) ?? {};
     reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${write(values[at])}`;
-    lightUp(lights);
+    announceSources(sourceCells);
   }
 
-  const lightUp = (lights = {}) => place.dispatchEvent(new CustomEvent("lit", { detail: lights, bubbles: true }));
+  const announceSources = (sourceCells = {}) =>
+    place.dispatchEvent(new CustomEvent("sources", { detail: sourceCells, bubbles: true }));
 
   function frame(element, first, count) {
     const { values, columns } = shown;
@@ -83,9 +84,9 @@ export function cells({ pixels, say }, place, label) {
     element.style.height = `${100 / rows}%`;
   }
 
-  function light(lit) {
-    source.style.display = lit ? "" : "none";
-    if (lit) frame(source, lit[0], lit[1] - lit[0] + 1);
+  function frameSources(framed) {
+    source.style.display = framed ? "" : "none";
+    if (framed) frame(source, framed[0], framed[1] - framed[0] + 1);
   }
 
   function drawCells() {
@@ -96,12 +97,12 @@ export function cells({ pixels, say }, place, label) {
   }
 
   // The numbers as they are written into their cells, with as many digits as all have room for; none: without room.
-  function written({ values, columns, shares = false }) {
+  function written({ values, columns, percentages = false }) {
     const pen = canvas.getContext("2d");
     const { fontSize, fontFamily } = getComputedStyle(texts); // "font" is empty where a phone adjusts sizes
     pen.font = `${fontSize} ${fontFamily}`;
     const room = box.clientWidth / columns;
-    const round = (v, places) => (shares ? (100 * v).toFixed(places - 1) : v.toFixed(places)).replace("-", "−");
+    const round = (v, places) => (percentages ? (100 * v).toFixed(places - 1) : v.toFixed(places)).replace("-", "−");
     const rounded = [2, 1].map((places) => Array.from(values, (v) => round(v, places)));
     return rounded.find((all) => all.every((one) => pen.measureText(one).width + 4 < room)) ?? [];
   }
@@ -136,7 +137,7 @@ export function cells({ pixels, say }, place, label) {
     shown.pointed?.(at);
   }
   function leave() {
-    if (at !== null) lightUp({});
+    if (at !== null) announceSources({});
     at = null;
     read();
   }
@@ -160,6 +161,6 @@ export function cells({ pixels, say }, place, label) {
     shown.pointed?.(at);
     say(reading.textContent);
   });
-  light();
-  return { show, light };
+  frameSources();
+  return { show, frameSources };
 }

@@ -36,13 +36,13 @@ SETS: dict[str, Callable[[], LabelledImages]] = {  # the test pictures of each m
 }
 
 
-def shipped(name: str = "digits", *, states: bool = False, doors: Mapping[str, str] | None = None) -> Live:
+def shipped(name: str = "digits", *, states: bool = False, next_pages: Mapping[str, str] | None = None) -> Live:
     """The page of a model that comes with the package, with a test picture of each class to begin with.
 
     Args:
         name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "photographs".
         states: for digits, with a slider from noise to trained, which takes another 1.1 MB.
-        doors: as :func:`page` has them.
+        next_pages: as :func:`page` has them.
 
     Raises:
         ValueError: another name.
@@ -62,7 +62,7 @@ def shipped(name: str = "digits", *, states: bool = False, doors: Mapping[str, s
         titles=classes,
         tried=tried_on(weights),
         states=learned,
-        doors=doors,
+        next_pages=next_pages,
     )
 
 
@@ -71,18 +71,16 @@ def states_of(weights: str) -> dict[str, State]:
     file = files("vit_tutorial.weights") / "checkpoints" / weights / "states.safetensors"
     if not file.is_file():
         return {}
-    found: dict[int, State] = {}
+    packed: dict[int, State] = {}  # by epoch; "scales" has one number for each tensor, in the order of sorted names
     for key, tensor in safetensors.torch.load(file.read_bytes()).items():
-        epoch, _, name = key.partition(".")
-        found.setdefault(int(epoch), {})[name] = tensor
-    epochs = sorted(found)
-    scales = [found[epoch].pop("scales") for epoch in epochs]  # in the order of the sorted names
-    packed = [
-        (found[epoch], dict(zip(sorted(found[epoch]), scale, strict=True)))
-        for epoch, scale in zip(epochs, scales, strict=True)
-    ]
-    states = restored(packed)
-    return {f"{epoch} epoch{'' if epoch == 1 else 's'}": state for epoch, state in zip(epochs, states, strict=True)}
+        number, _, name = key.partition(".")
+        packed.setdefault(int(number), {})[name] = tensor
+    steps_and_scales = []
+    for epoch in sorted(packed):
+        scales = packed[epoch].pop("scales")
+        steps_and_scales.append((packed[epoch], dict(zip(sorted(packed[epoch]), scales, strict=True))))
+    names = [f"{epoch} epoch{'' if epoch == 1 else 's'}" for epoch in sorted(packed)]
+    return dict(zip(names, restored(steps_and_scales), strict=True))
 
 
 def tried_on(weights: str) -> Tensor:

@@ -3,9 +3,9 @@
 import { digits, percent } from "./cells.js";
 import { largest } from "./dom.js";
 
-// How many tokens give half of all that flows in, the largest shares first.
-function halfCount(shares) {
-  const order = [...shares].sort((a, b) => b - a);
+// How many tokens give half of all that flows in, the largest weights first.
+function halfCount(weights) {
+  const order = [...weights].sort((a, b) => b - a);
   let count = 0;
   for (let sum = 0; sum < 0.5; count++) sum += order[count];
   return count;
@@ -22,12 +22,12 @@ export const GUESSES = {
   },
   look: {
     choices: ["less than 20 %", "20 to 50 %", "more than 50 %"],
-    right: ({ shares }) => countAbove([0.2, 0.5], largest(shares)),
+    right: ({ weights }) => countAbove([0.2, 0.5], largest(weights)),
     before: "Each tile shows the score of its token. Softmax comes next.",
   },
   take: {
     choices: ["1", "2 or 3", "4 or more"],
-    right: ({ shares }) => countAbove([1, 3], halfCount(shares)),
+    right: ({ weights }) => countAbove([1, 3], halfCount(weights)),
     before: "Each tile shows the share of its token. The v’s come next.",
   },
 };
@@ -43,9 +43,9 @@ function firstOf({ theName, placeOf }, values, prefix, says, write) {
 
 const RESULTS = {
   ask: (model, { scores, prefix }) => firstOf(model, scores, prefix, "fits best", digits),
-  look: (model, { shares, prefix }) => firstOf(model, shares, prefix, "has most", percent),
-  take(_, { shares }) {
-    const count = halfCount(shares);
+  look: (model, { weights, prefix }) => firstOf(model, weights, prefix, "has most", percent),
+  take(_, { weights }) {
+    const count = halfCount(weights);
     return count === 1 ? "one token gives half of it or more" : `${count} tokens give half of it`;
   },
 };

@@ -5,17 +5,19 @@ import { toggled } from "./changes.js";
 import { clamp, hasModifier, make } from "./dom.js";
 import { AFTER, BEFORE, EDGE, frameOf, linesOf, partsOfMap, planOf, reachOf } from "./map_layout.js";
 import { change, draw } from "./page.js";
-import { isTold, reached } from "./story.js";
+import { hasReached, reached } from "./story.js";
 import { drawThumbnails } from "./thumbnails.js";
 
 const SVG = "http://www.w3.org/2000/svg";
+const CAPTION = { upright: 64, lying: 38 }; // pixels across, from the stream to a caption
+const WITHOUT_BLOCKS = 52; // pixels above the stream while the story has come to no block
 
 function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
   const words = { ...BEFORE, answer: end + AFTER.answer };
   return Object.entries(words).map(([textContent, a]) => {
     const element = make("span", { className: "caption", textContent, ariaHidden: "true" });
-    const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
+    const [x, y] = plan.place(a, plan.isUpright ? CAPTION.upright : CAPTION.lying);
     Object.assign(element.style, { left: `${x}px`, top: `${y}px` });
     return { a, element };
   });
@@ -106,7 +108,7 @@ function grow(page, map) {
   for (const { a, element } of map.captions) element.classList.toggle("hidden", a > reach);
   for (const { a, w, h, step, button } of map.parts) {
     const end = a + (plan.isUpright ? h : w) / 2;
-    button.classList.toggle("hidden", end > reach || (step !== undefined && !isTold(page, "layers")));
+    button.classList.toggle("hidden", end > reach || (step !== undefined && !hasReached(page, "layers")));
   }
   const inner = $(".map .inner");
   const [width, height] = plan.size;
@@ -115,10 +117,10 @@ function grow(page, map) {
   inner.style.clipPath = beyond && !plan.isUpright ? `inset(0 ${beyond}px 0 0)` : "";
   inner.style.overflow = plan.isUpright ? "hidden" : "";
   const hasBlocks = plan.isUpright || reach > EDGE.begin; // else all that is shown lies on one line
-  inner.style.marginTop = hasBlocks ? "" : `${52 - plan.across}px`;
-  $(".map-toolbar").classList.toggle("hidden", !isTold(page, "what-if"));
-  $(".map-legend").classList.toggle("hidden", !isTold(page, "attention"));
-  $(".map-legend span").classList.toggle("hidden", !isTold(page, "layers"));
+  inner.style.marginTop = hasBlocks ? "" : `${WITHOUT_BLOCKS - plan.across}px`;
+  $(".map-toolbar").classList.toggle("hidden", !hasReached(page, "what-if"));
+  $(".map-legend").classList.toggle("hidden", !hasReached(page, "attention"));
+  $(".map-legend span").classList.toggle("hidden", !hasReached(page, "layers"));
 }
 
 function drawMap(page, map, scene) {

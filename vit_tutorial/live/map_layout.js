@@ -10,19 +10,27 @@ export const BEFORE = { picture: 30, patches: 90, tokens: 150 }; // pixels along
 export const AFTER = { classifier: 46, answer: 122 }; // and after their end
 const PICTURE = 54; // pixels of a picture
 const NEAREST = 26; // pixels across, from the stream to the first head
-// Along a block, as shares of it: where lines leave the stream, pass heads or the MLP, and come back to it.
+const WIDEST_UPRIGHT = 760; // pixels: from this width on the map lies, if its blocks have room
+const MARGIN = 48; // pixels across, beyond the heads: names of parts and blocks stand there
+// Upright: a block's length; where the stream runs; what heads leave to names beside them; a head's least and most.
+const UPRIGHT = { block: 128, stream: 66, besideHeads: 270, heads: 112, head: [16, 60] };
+// Lying: what all heads have together; what a block's heads or its MLP need across; below the stream; as above.
+const LYING = { heads: 120, least: 72, belowStream: 38, head: [16, 24] };
+const AFTER_BLOCKS = 34; // pixels along, that are shown after the blocks before the classifier is told of
+// Along a block, as fractions of it: where lines leave the stream, pass heads or the MLP, and come back to it.
 const AT = { in: 0.04, heads: 0.3, middle: 0.56, mlpIn: 0.62, mlp: 0.8, out: 0.98, next: 1.04 };
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 export function planOf({ L, h }, width) {
-  const isUpright = width < Math.min(760, EDGE.begin + L * SHORTEST + EDGE.end);
-  const head = isUpright ? clamp(Math.max(112, width - 270) / h, 16, 60) : clamp(120 / h, 16, 24);
-  const block = isUpright ? 128 : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
-  const top = NEAREST + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
+  const isUpright = width < Math.min(WIDEST_UPRIGHT, EDGE.begin + L * SHORTEST + EDGE.end);
+  const forHeads = isUpright ? Math.max(UPRIGHT.heads, width - UPRIGHT.besideHeads) : LYING.heads;
+  const head = clamp(forHeads / h, ...(isUpright ? UPRIGHT : LYING).head);
+  const block = isUpright ? UPRIGHT.block : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
+  const top = NEAREST + Math.max(h * head, isUpright ? 0 : LYING.least); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
-  const across = top + 48;
-  const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
-  const size = isUpright ? [width, along] : [along, across + 38];
+  const across = top + MARGIN;
+  const place = isUpright ? (a, c) => [UPRIGHT.stream + c, a] : (a, c) => [a, across - c];
+  const size = isUpright ? [width, along] : [along, across + LYING.belowStream];
   return {
     isUpright,
     head,
@@ -50,7 +58,7 @@ function curve({ place }, [a, c], [toA, toC]) {
 function blockLines(plan, layer) {
   const { block, heads, top } = plan;
   const a = EDGE.begin + layer * block;
-  const at = (share) => a + share * block;
+  const at = (fraction) => a + fraction * block;
   const name = `blocks.${layer}`;
   const attention = [name, `${name}.attention`];
   const line = (from, to, parts = []) => ({ d: curve(plan, from, to), parts });
@@ -95,13 +103,13 @@ export function reachOf({ block, blocks }, station) {
     attention: begin + Math.max(AT.mlpIn * block, SHORTEST),
     mlp: begin + block,
   };
-  return ends[station] ?? (station === "layers" ? begin + blocks.length * block + 34 : Infinity);
+  return ends[station] ?? (station === "layers" ? begin + blocks.length * block + AFTER_BLOCKS : Infinity);
 }
 
 // The parts within a block that can be opened, or cut: {a, c, w, h, text, part, label, to}.
 function blockParts(plan, layer) {
   const { block, head, heads, top, isUpright } = plan;
-  const at = (share) => EDGE.begin + (layer + share) * block;
+  const at = (fraction) => EDGE.begin + (layer + fraction) * block;
   const name = `blocks.${layer}`;
   const words = isUpright ? [top + 36, top + 36] : [top + 12, top + 36]; // where names stand
   const word = [70, isUpright ? 26 : 21];

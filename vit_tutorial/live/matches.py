@@ -1,4 +1,7 @@
-"""A page of real photographs: point at a patch, and the patches that are like it light up in all of them."""
+"""A page of real photographs: point at a patch, and the patches that are like it light up in all of them.
+
+Used by the book (book/build.py), which has it as a page of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What each row of E, each hidden unit and each head answers to most, found by trying the model on some pictures."""
+"""What each row of E, each hidden unit and each head answers to most, found by trying the model on some pictures.
+
+Used by page.py, and shown by meaning.js.
+"""
 
 from __future__ import annotations
 

@@ -1,223 +1,137 @@
-// A pad to draw on, finer than the picture, so that strokes are smooth: each pixel of the picture is a mean of its ink.
+// A pad to draw on, with a mouse, a finger or the keyboard.
 
 import { ARROWS, clamp, hasModifier, sharpen } from "./dom.js";
+import { Ink } from "./ink.js";
 import { paint } from "./pictures.js";
 
-const INK = 0.25; // and more is something drawn
-const FULL = 0.9; // of the pad is drawn on: no drawing any more
-const FILLED = 0.9; // of the frame's height or width: a drawing that is as large needs no enlarging
-const LARGEST = 3; // times a drawing is enlarged at most
-const FINE = 64; // pixels of the pad along the longer side, at least
+const SMALLEST_PEN = 6; // pixels of the screen: the radius of the ring that shows where the keyboard's pen is
+const KEY_STEP = 0.5; // pixels of a small picture that an arrow key moves the pen
+const SMALL = 16; // pixels: in a picture that is higher an arrow key goes further
 
-// Strokes (height, width) from 0 to 1 with lines wider by a radius on each side; a negative one makes them narrower.
-function widened(strokes, [height, width], radius) {
-  const reach = Math.ceil(Math.abs(radius));
-  const disc = [];
-  for (let y = -reach; y <= reach; y++) {
-    for (let x = -reach; x <= reach; x++) if (Math.hypot(y, x) <= Math.abs(radius)) disc.push([y, x]);
-  }
-  const pick = radius > 0 ? Math.max : Math.min;
-  return strokes.map((v, i) => {
-    const [row, column] = [Math.floor(i / width), i % width];
-    let out = v;
-    for (const [y, x] of disc) {
-      const isWithin = row + y >= 0 && row + y < height && column + x >= 0 && column + x < width;
-      out = pick(out, isWithin ? strokes[i + y * width + x] : 0);
-    }
-    return out;
-  });
+// The ring that shows where the keyboard's pen is.
+function drawPen(context, { canvas, ink, pen }) {
+  const { width, height } = canvas;
+  const ratio = window.devicePixelRatio || 1;
+  const size = Math.max((ink.radius / ink.width) * width, SMALLEST_PEN * ratio);
+  context.beginPath();
+  context.arc((pen.x / ink.width) * width, (pen.y / ink.height) * height, size, 0, 2 * Math.PI);
+  context.strokeStyle = "#000000";
+  context.lineWidth = 5 * ratio;
+  context.stroke();
+  context.strokeStyle = pen.isDown ? "#E69F00" : "#ffffff";
+  context.lineWidth = 2.5 * ratio;
+  context.stroke();
 }
 
-// begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted; say(text), aloud;
-// arranged(): the picture with its patches moved or hidden, which is shown while nobody draws; null where none is.
-export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, say }) {
-  const fine = Math.max(1, Math.round(FINE / Math.max(H, W)));
-  const h = H * fine;
-  const w = W * fine;
-  const blank = C === 1 ? 0 : 0.5;
-  const radius = (C === 1 ? 0.55 : Math.max(H, W) / 26) * fine;
-  const ink = new Float32Array(C * h * w);
-  const pen = { x: w / 2, y: h / 2, isDown: false, level: 1, isShown: false };
-  const shown = new OffscreenCanvas(w, h);
+function drawPad(pad) {
+  const { canvas, ink, pen, shown, tell } = pad;
+  const [C, H, W] = ink.shape;
+  const other = pen.isDown || pen.isShown ? null : tell.arranged();
+  paint(shown, other ?? ink.values, other ? [C, H, W] : [C, ink.height, ink.width]);
+  const context = sharpen(canvas);
+  if (!context) return;
+  context.imageSmoothingEnabled = false;
+  context.drawImage(shown, 0, 0, canvas.width, canvas.height);
+  if (pen.isShown) drawPen(context, pad);
+}
 
-  // Full within the radius, fading over one pixel of the pad.
-  function stroke(fromX, fromY, toX, toY) {
-    const reach = Math.ceil(radius + 1);
-    const length = (toX - fromX) ** 2 + (toY - fromY) ** 2 || 1;
-    const top = Math.max(0, Math.floor(Math.min(fromY, toY) - reach));
-    const left = Math.max(0, Math.floor(Math.min(fromX, toX) - reach));
-    const bottom = Math.min(h, Math.max(fromY, toY) + reach);
-    const right = Math.min(w, Math.max(fromX, toX) + reach);
-    for (let y = top; y < bottom; y++) {
-      for (let x = left; x < right; x++) {
-        const along = ((x + 0.5 - fromX) * (toX - fromX) + (y + 0.5 - fromY) * (toY - fromY)) / length;
-        const part = clamp(along, 0, 1);
-        const away = Math.hypot(x + 0.5 - fromX - part * (toX - fromX), y + 0.5 - fromY - part * (toY - fromY));
-        const cover = clamp(radius + 0.5 - away, 0, 1);
-        for (let c = 0; c < C; c++) {
-          const i = (c * h + y) * w + x;
-          ink[i] = pen.level ? Math.max(ink[i], cover) : Math.min(ink[i], 1 - cover);
-        }
-      }
-    }
-  }
+function movePen(pad, x, y) {
+  const { ink, pen, tell } = pad;
+  if (pen.isDown) ink.stroke([pen.x, pen.y], [x, y], pen.level);
+  Object.assign(pen, { x, y });
+  drawPad(pad);
+  if (pen.isDown) tell.drawn(ink.picture(), false);
+}
 
-  // The pixel of the picture that number i of the ink lies in.
-  function pixelOf(i) {
-    const c = Math.floor(i / (h * w));
-    const y = Math.floor((i % (h * w)) / w);
-    return (c * H + Math.floor(y / fine)) * W + Math.floor((i % w) / fine);
-  }
+function clearPad(pad) {
+  pad.ink.clear();
+  drawPad(pad);
+  pad.tell.drawn(pad.ink.picture(), true);
+}
 
-  // What of the pad the model sees, where that isn't all of it as it is: a drawing is centred, and as high or as wide
-  // as the frame, as the digits that the model learned from are.
-  function frame() {
-    const found = C === 1 ? extent() : null;
-    if (!found) return null;
-    const share = Math.max((found.bottom - found.top + 1) / h, (found.right - found.left + 1) / w);
-    const y = (found.top + found.bottom) / 2;
-    const x = (found.left + found.right) / 2;
-    const away = Math.hypot(y - (h - 1) / 2, x - (w - 1) / 2) / fine; // in pixels of the picture
-    if (share >= FILLED && away < 0.75) return null;
-    return { y, x, scale: Math.max(share < FILLED ? share : 1, 1 / LARGEST) };
-  }
+function listenToPointer(pad) {
+  const { canvas, ink, pen, tell } = pad;
 
-  // The model's picture (C, H, W), in the steps that the samples have.
-  function picture() {
-    const seen = frame();
-    const lines = seen ? widened(ink, [h, w], radius * (seen.scale - 1)) : ink; // as wide as the pen when enlarged
-    const out = new Float32Array(C * H * W);
-    ink.forEach((v, i) => {
-      out[pixelOf(i)] += (seen ? within(lines, seen, i) : v) / fine ** 2;
-    });
-    return out.map((v) => Math.round(white * v) / white);
-  }
-
-  // What lies at place i of a frame, of one channel.
-  function within(lines, { y, x, scale }, i) {
-    const row = Math.round(y + (Math.floor(i / w) - (h - 1) / 2) * scale);
-    const column = Math.round(x + ((i % w) - (w - 1) / 2) * scale);
-    return row >= 0 && row < h && column >= 0 && column < w ? lines[row * w + column] : 0;
-  }
-
-  // A picture in place of what was drawn, or the ink of an earlier drawing.
-  function show(values) {
-    if (values.length === ink.length) ink.set(values);
-    else ink.forEach((_, i) => (ink[i] = values[pixelOf(i)]));
-    draw();
-  }
-
-  // What was drawn on, in pixels of the pad; null: nothing.
-  function extent() {
-    const found = { top: h, bottom: -1, left: w, right: -1 };
-    for (let i = 0; i < h * w; i++) {
-      if (ink[i] < INK) continue;
-      const y = Math.floor(i / w);
-      const x = i % w;
-      found.top = Math.min(found.top, y);
-      found.bottom = Math.max(found.bottom, y);
-      found.left = Math.min(found.left, x);
-      found.right = Math.max(found.right, x);
-    }
-    return found.bottom < 0 ? null : found;
-  }
-
-  function clear() {
-    ink.fill(blank);
-    draw();
-    drawn(picture(), true);
-  }
-
-  function drawPen(context) {
-    const { width, height } = canvas;
-    const ratio = window.devicePixelRatio || 1;
-    context.beginPath();
-    const size = Math.max((radius / w) * width, 6 * ratio);
-    context.arc((pen.x / w) * width, (pen.y / h) * height, size, 0, 2 * Math.PI);
-    context.strokeStyle = "#000000";
-    context.lineWidth = 5 * ratio;
-    context.stroke();
-    context.strokeStyle = pen.isDown ? "#E69F00" : "#ffffff";
-    context.lineWidth = 2.5 * ratio;
-    context.stroke();
-  }
-
-  function draw() {
-    const other = pen.isDown || pen.isShown ? null : arranged();
-    paint(shown, other ?? ink, other ? [C, H, W] : [C, h, w]);
-    const context = sharpen(canvas);
-    if (!context) return;
-    context.imageSmoothingEnabled = false;
-    context.drawImage(shown, 0, 0, canvas.width, canvas.height);
-    if (pen.isShown) drawPen(context);
-  }
-
-  function move(x, y) {
-    if (pen.isDown) stroke(pen.x, pen.y, x, y);
-    Object.assign(pen, { x, y });
-    draw();
-    if (pen.isDown) drawn(picture(), false);
-  }
-
-  function under({ clientX, clientY }) {
+  function placeOf({ clientX, clientY }) {
     const { left, top, width, height } = canvas.getBoundingClientRect();
-    return [((clientX - left) / width) * w, ((clientY - top) / height) * h];
+    return [((clientX - left) / width) * ink.width, ((clientY - top) / height) * ink.height];
   }
 
   function lift({ pointerId }) {
     if (!pen.isDown || !canvas.hasPointerCapture(pointerId)) return;
     pen.isDown = false;
-    drawn(picture(), true);
+    tell.drawn(ink.picture(), true);
   }
 
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     canvas.setPointerCapture(event.pointerId);
-    [pen.x, pen.y] = under(event);
+    [pen.x, pen.y] = placeOf(event);
     Object.assign(pen, { isDown: true, isShown: false });
-    begun();
-    move(pen.x, pen.y);
+    tell.begun();
+    movePen(pad, pen.x, pen.y);
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (pen.isDown && canvas.hasPointerCapture(event.pointerId)) move(...under(event));
+    if (pen.isDown && canvas.hasPointerCapture(event.pointerId)) movePen(pad, ...placeOf(event));
   });
   canvas.addEventListener("pointerup", lift);
   canvas.addEventListener("pointercancel", lift);
+}
+
+// Space puts the pen down and lifts it.
+function switchPen({ ink, pen, tell }) {
+  pen.isDown = !pen.isDown;
+  if (pen.isDown) tell.begun();
+  else tell.drawn(ink.picture(), true);
+}
+
+function listenToKeys(pad) {
+  const { canvas, ink, pen, tell } = pad;
+  const H = ink.shape[1];
+  const step = KEY_STEP * Math.max(1, H / SMALL) * ink.fine;
   canvas.addEventListener("keydown", (event) => {
     if (hasModifier(event) || !(event.key in ARROWS || event.key === " " || event.key === "Delete")) return;
     event.preventDefault();
     pen.isShown = true;
     if (event.key === "Delete") {
-      begun();
-      clear();
+      tell.begun();
+      clearPad(pad);
       return;
     }
-    if (event.key === " ") {
-      pen.isDown = !pen.isDown;
-      if (pen.isDown) begun();
-      else drawn(picture(), true);
-    }
-    const step = 0.5 * Math.max(1, H / 16) * fine;
+    if (event.key === " ") switchPen(pad);
     const [down, right] = ARROWS[event.key] ?? [0, 0];
-    move(clamp(pen.x + right * step, 0, w), clamp(pen.y + down * step, 0, h));
-    const where = `row ${(pen.y / fine).toFixed(1)}, column ${(pen.x / fine).toFixed(1)} of ${H}`;
-    say(`Pen ${pen.isDown ? "down" : "up"}, ${where}`);
+    movePen(pad, clamp(pen.x + right * step, 0, ink.width), clamp(pen.y + down * step, 0, ink.height));
+    const where = `row ${(pen.y / ink.fine).toFixed(1)}, column ${(pen.x / ink.fine).toFixed(1)} of ${H}`;
+    tell.say(`Pen ${pen.isDown ? "down" : "up"}, ${where}`);
   });
   canvas.addEventListener("blur", () => {
-    if (pen.isDown && pen.isShown) drawn(picture(), true);
+    if (pen.isDown && pen.isShown) tell.drawn(ink.picture(), true);
     Object.assign(pen, { isDown: false, isShown: false });
-    draw();
+    drawPad(pad);
   });
-  new ResizeObserver(draw).observe(canvas);
+}
 
+// tell has four functions. begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted;
+// say(text), aloud; arranged(): the picture with its patches moved or hidden, which is shown while nobody draws; null
+// where none is.
+export function drawingPad(canvas, shape, white, tell) {
+  const ink = new Ink(shape, white);
+  const pen = { x: ink.width / 2, y: ink.height / 2, isDown: false, level: 1, isShown: false };
+  const pad = { canvas, ink, pen, tell, shown: new OffscreenCanvas(ink.width, ink.height) };
+  listenToPointer(pad);
+  listenToKeys(pad);
+  new ResizeObserver(() => drawPad(pad)).observe(canvas);
   return {
-    show,
-    draw,
-    frame,
-    clear,
-    ink: () => ink.slice(),
-    isFull: () => C === 1 && ink.filter((v) => v >= INK).length > FULL * ink.length,
-    isEmpty: () => (C === 1 ? !extent() : ink.every((v) => v === blank)),
+    show(values) {
+      ink.replace(values);
+      drawPad(pad);
+    },
+    draw: () => drawPad(pad),
+    clear: () => clearPad(pad),
+    frame: () => ink.frame(),
+    ink: () => ink.values.slice(),
+    isFull: () => ink.isFull(),
+    isEmpty: () => ink.isEmpty(),
     choose(level) {
       pen.level = level; // 1 is white
     },

@@ -59,7 +59,7 @@ def page(
     titles: Sequence[str] = (),
     tried: Tensor | None = None,
     states: Mapping[str, State] | None = None,
-    doors: Mapping[str, str] | None = None,
+    next_pages: Mapping[str, str] | None = None,
 ) -> Live:
     """A page that runs the model on what you draw or choose, shows every number on the way, and lets you change it.
 
@@ -78,7 +78,7 @@ def page(
             and head answers to most. None: it says that it doesn't.
         states: what the weights were at some moments of the training, by name, the first first: a slider goes through
             them. The page holds how each differs from the one before, in 8 bits a number.
-        doors: where a reader goes on in the end: addresses by name. None: it says how to make other pages.
+        next_pages: where a reader goes on in the end: addresses by name. None: it says how to make other pages.
 
     Raises:
         ValueError: there are no samples; fewer than six pictures are tried; they don't fit the model or aren't in
@@ -87,44 +87,86 @@ def page(
         TypeError: the model is not a plain :class:`ViT` (a subclass, a part of another kind), or the samples are not
             a tensor of floating-point numbers.
     """
-    _check(model, samples, classes, preprocess, titles)
-    if tried is not None:
-        _check_pictures(model, tried, "tried", SHOWN)
-    c = model.config
-    samples = samples.detach().to("cpu", torch.float64)
-    twin = copy.deepcopy(model).to("cpu", torch.float32).eval()
-    count = sum(parameter.numel() for parameter in model.parameters())
-    captions = [str(title) for title in titles] or [f"sample {i}" for i in range(len(samples))]
-    names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
-    data = {
-        "config": _config(c) | {"parameters": count},
-        "classes": names,
+    return render_page(
+        PageData(model, samples, classes, preprocess, titles, tried, dict(states or {}), dict(next_pages or {}))
+    )
+
+
+@dataclass(frozen=True)
+class PageData:
+    """What a page is made of; :func:`page` explains each."""
+
+    model: ViT
+    samples: Tensor
+    classes: Sequence[str] | None
+    preprocess: Preprocessing | Data | None
+    titles: Sequence[str]
+    tried: Tensor | None
+    states: dict[str, State]
+    next_pages: dict[str, str]
+
+    @property
+    def class_names(self) -> list[str]:
+        if self.classes is None:
+            return [f"class {k}" for k in range(self.model.config.num_classes)]
+        return [str(name) for name in self.classes]
+
+    @property
+    def captions(self) -> list[str]:
+        return [str(title) for title in self.titles] or [f"sample {i}" for i in range(len(self.samples))]
+
+
+def render_page(data: PageData) -> Live:
+    """The page of some data, which is checked first; it raises what :func:`page` does."""
+    _check(data.model, data.samples, data.classes, data.preprocess, data.titles)
+    if data.tried is not None:
+        _check_pictures(data.model, data.tried, "tried", SHOWN)
+    c = data.model.config
+    html = assemble(Live.title, _script_data(data), _figures(data))
+    return Live(html, _count(data.model), c.grid, c.depth, c.num_heads)
+
+
+def _script_data(data: PageData) -> dict[str, Any]:
+    """What the page's script reads."""
+    c, preprocess = data.model.config, data.preprocess
+    on_cpu = copy.deepcopy(data.model).to("cpu", torch.float32).eval()
+    return {
+        "config": _config(c) | {"parameters": _count(data.model)},
+        "classes": data.class_names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
         **_resizing(preprocess),
-        "samples": _pixels(samples),
-        "titles": [str(title) for title in titles],
-        "weights": _packed(twin.state_dict()),
-        "states": _states(twin, states or {}),
-        "doors": dict(doors or {}),
+        "samples": _pixels(data.samples.detach().to("cpu", torch.float64)),
+        "titles": [str(title) for title in data.titles],
+        "weights": _packed(on_cpu.state_dict()),
+        "states": _states(on_cpu, data.states),
+        "nextPages": data.next_pages,
         "words": json.loads(files("vit_tutorial.live").joinpath("words.json").read_text("utf-8")),
-        "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
+        "meaning": None if data.tried is None else meaning(data.model, data.tried.detach().float().cpu(), preprocess),
         "heat": colour_map("magma"),
         "signed": colour_map("RdBu_r"),
     }
-    figures = [
-        figure(sample, title, answer)
-        for sample, title, answer in zip(samples, captions, _answers(twin, samples, names, preprocess), strict=True)
+
+
+def _figures(data: PageData) -> list[str]:
+    """The samples and their answers, for where the page's script doesn't run."""
+    samples = data.samples.detach().to("cpu", torch.float64)
+    answers = _answers(data.model, samples, data.class_names, data.preprocess)
+    return [
+        figure(sample, title, answer) for sample, title, answer in zip(samples, data.captions, answers, strict=True)
     ]
-    return Live(assemble(Live.title, data, figures), count, c.grid, c.depth, c.num_heads)
+
+
+def _count(model: ViT) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _resizing(preprocess: Preprocessing | Data | None) -> dict[str, float | bool]:
-    """The central share of a picture that the model gets, and whether the input's shape is forced on it."""
+    """The central fraction of a picture that the model gets, and whether the input's shape is forced on it."""
     if not isinstance(preprocess, Preprocessing):
         return {"crop": 1.0, "squash": False}
-    share = preprocess.crop if isinstance(preprocess.crop, float) else 1.0
-    return {"crop": share, "squash": preprocess.squash or preprocess.crop == "none"}
+    fraction = preprocess.crop if isinstance(preprocess.crop, float) else 1.0
+    return {"crop": fraction, "squash": preprocess.squash or preprocess.crop == "none"}
 
 
 def _check(
@@ -138,7 +180,7 @@ def _check(
     c = model.config
     if not c.num_classes:
         raise ValueError("the model has no classes to answer with: load it with a head, vt.load(..., num_classes=K)")
-    if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
+    if (count := _count(model)) > MOST:
         raise ValueError(
             f"the model has {count:,} parameters, which would make a page of {count * 16 / 3 / 1e6:,.0f} MB: at most "
             f"{MOST:,} (Ti/16 has 6 million)"
@@ -239,7 +281,10 @@ def _pixels(samples: Tensor) -> dict[str, Any]:
 @torch.inference_mode()
 def _answers(model: ViT, samples: Tensor, names: Sequence[str], preprocess: Preprocessing | Data | None) -> list[str]:
     """Each sample's likeliest class and its probability, in float64: the same on every machine."""
-    twin = copy.deepcopy(model).to("cpu", torch.float64).eval()
+    in_double = copy.deepcopy(model).to("cpu", torch.float64).eval()
     images = samples if preprocess is None else normalise(samples, preprocess)
-    shares, order = twin(images).softmax(dim=-1).max(dim=-1)  # (B,), (B,)
-    return [f"{names[k]} {100 * share:.1f} %" for k, share in zip(order.tolist(), shares.tolist(), strict=True)]
+    probabilities, order = in_double(images).softmax(dim=-1).max(dim=-1)  # (B,), (B,)
+    return [
+        f"{names[k]} {100 * probability:.1f} %"
+        for k, probability in zip(order.tolist(), probabilities.tolist(), strict=True)
+    ]

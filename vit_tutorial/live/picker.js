@@ -3,7 +3,7 @@
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, make, sharpen } from "./dom.js";
 import { draw } from "./page.js";
 import { paint, rearrange } from "./pictures.js";
-import { isGuessingPatch, isTold } from "./story.js";
+import { hasReached, isGuessingPatch } from "./story.js";
 
 // Patch n of the picture, as large as a box.
 export function drawPatch({ arranged, model: { config, sizes } }, context, n, box) {
@@ -42,7 +42,7 @@ export function drawPicker(page, pixel = null) {
     drawFrame(canvas.getContext("2d"), cell, colourOf("--position"), 3);
   }
   $(".picker .dot").classList.toggle("class-token-dot", state.token < sizes.prefix);
-  $(".class-token-choice").classList.toggle("hidden", !isTold(page, "positions"));
+  $(".class-token-choice").classList.toggle("hidden", !hasReached(page, "positions"));
   $(".picker .name").textContent = tokenName(state.token);
   $(".picker .place").textContent = placeOf(state.token);
   [...$(".class-token-choice").children].forEach((button, token) => {

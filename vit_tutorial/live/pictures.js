@@ -49,8 +49,8 @@ export async function readPhoto(file, data) {
   return found;
 }
 
-// What of a picture the model's preprocessing keeps: its middle in the model's shape, or a share of that. A model that
-// squashes pictures keeps that share of the picture's own shape.
+// What of a picture the model's preprocessing keeps: its middle in the model's shape, or a fraction of that. A model that
+// squashes pictures keeps that fraction of the picture's own shape.
 function cropBox({ width, height }, { crop, squash, config }) {
   const [, H, W] = config.shape;
   const unit = Math.min(height / H, width / W);
@@ -71,7 +71,7 @@ function photographed(image, data, name) {
   context.drawImage(image, left, top, width, height, 0, 0, W, H);
   const rgba = context.getImageData(0, 0, W, H).data;
   const colour = (pixel, c) => rgba[4 * pixel + c] / 255;
-  const grey = (pixel) => LUMA.reduce((sum, share, c) => sum + share * colour(pixel, c), 0);
+  const grey = (pixel) => LUMA.reduce((sum, weight, c) => sum + weight * colour(pixel, c), 0);
   const picture = Float32Array.from({ length: C * H * W }, (_, i) => {
     return C === 1 ? grey(i) : colour(i % (H * W), Math.floor(i / (H * W)));
   });
@@ -91,13 +91,13 @@ export function paint(canvas, picture, [C, H, W]) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// Values as pixels of a colour map, which it returns: share(value) is in [0, 1].
-export function tint(canvas, values, columns, colours, share) {
+// Values as pixels of a colour map, which it returns: fraction(value) is in [0, 1].
+export function tint(canvas, values, columns, colours, fraction) {
   const rows = values.length / columns;
   if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
   const image = new ImageData(columns, rows);
   const drawn = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < values.length; i++) drawn[i] = colours[Math.round(255 * share(values[i]))];
+  for (let i = 0; i < values.length; i++) drawn[i] = colours[Math.round(255 * fraction(values[i]))];
   canvas.getContext("2d").putImageData(image, 0, 0);
   return drawn;
 }

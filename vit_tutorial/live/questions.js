@@ -5,13 +5,13 @@ import { rowOf } from "./cells.js";
 import { AS_TRAINED, describe, isArranged } from "./changes.js";
 import { largest, make } from "./dom.js";
 
-const MOST_OF_ALL = 0.8; // an attention weight that is as large is nearly all
+const MOST_OF_ALL = 0.8; // an attention weight as large is nearly all
 
 const hasTurned = ({ now, before }) => best(now) !== best(before);
 const isOneOff = ({ changes }, pattern) => changes.off.length === 1 && pattern.test(changes.off[0]);
 
-// The largest share that the followed token takes from a patch, in the chosen head.
-function largestShare({ shown, state, model: { sizes } }) {
+// The largest attention weight of the followed token for a patch, in the chosen head.
+function largestWeight({ shown, state, model: { sizes } }) {
   const { weights } = shown.now.blocks[state.layer].attention.heads[state.head];
   return largest(rowOf(weights, state.token, sizes.T).subarray(sizes.prefix));
 }
@@ -36,15 +36,15 @@ const QUESTIONS = [
   },
   {
     text: "Open an attention and lower its temperature: a token takes over 80 % from one patch.",
-    is: ({ changes }, page) => changes.temperature < AS_TRAINED.temperature && largestShare(page) > MOST_OF_ALL,
+    is: ({ changes }, page) => changes.temperature < AS_TRAINED.temperature && largestWeight(page) > MOST_OF_ALL,
   },
 ];
 
 // Where a reader goes on: a picture of their own where this model takes one, and other pages.
-function buildDoors({ $, model: { doors, isOfDigits } }) {
+function buildNextPages({ $, model: { nextPages, isOfDigits } }) {
   const own = make("button", { type: "button", textContent: "A picture of your own" });
   own.onclick = () => $("input[type=file]").click();
-  const links = Object.entries(doors).map(([textContent, href]) => make("a", { textContent, href }));
+  const links = Object.entries(nextPages).map(([textContent, href]) => make("a", { textContent, href }));
   const other =
     "type vit-tutorial live --weights photographs in a terminal for a page of photographs, or build the model in lesson 01.";
   $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
@@ -52,7 +52,7 @@ function buildDoors({ $, model: { doors, isOfDigits } }) {
 
 export function buildQuestions(page) {
   const { $, drawers } = page;
-  buildDoors(page);
+  buildNextPages(page);
   const items = QUESTIONS.map(({ text }) => make("li", {}, make("span", { textContent: text }), make("b")));
   $(".questions").replaceChildren(...items);
   drawers.push(() => drawQuestions(page));

@@ -23,13 +23,13 @@ const bottomOf = (element) => element.getBoundingClientRect().bottom;
 
 // Scrolls so that all that a stop asks for is in sight, and its station's heading, too, if there is room. On a phone,
 // or where it doesn't fit, all else of the station is hidden.
-export function bringIntoSight(page, asked) {
+export function bringIntoSight(page, targets) {
   const { $ } = page;
   const stuck = measure(page);
-  const below = asked
+  const below = targets
     .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.sticky)), .station"))
     .map((element) => element.closest(".selection") ?? element);
-  if (!below.length) return reveal(asked[0]);
+  if (!below.length) return reveal(targets[0]);
   const first = () => below.reduce((a, b) => (topOf(a) <= topOf(b) ? a : b));
   const room = window.innerHeight - stuck - 40;
   const hasRoom = (from) =>

@@ -11,13 +11,15 @@ function choose(page, kind, number) {
   draw(page);
 }
 
-// A place's cells; the ones that they come from light up in the cells of the same station.
+// A place's cells; the ones that they come from get a frame in the cells of the same station.
 function showIn(page, place) {
   const { $, model, say } = page;
   const label = place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
   const view = cells({ pixels: model.pixels, say }, place, label);
   const { station } = place.closest(".station").dataset;
-  $(`[data-station="${station}"]`).addEventListener("lit", ({ detail }) => view.light(detail[place.dataset.show]));
+  $(`[data-station="${station}"]`).addEventListener("sources", ({ detail }) =>
+    view.frameSources(detail[place.dataset.show]),
+  );
   let token = null; // whose numbers are shown
   return (scene) => {
     const { follows, ...shown } = SHOWS[place.dataset.show](scene);

@@ -1,5 +1,5 @@
 // Where a number comes from: what stands before its "=", and which numbers of the station's other cells light up.
-// {text, lights: {name of the cells: [first, last]}}, for number i.
+// {text, sourceCells: {name of the cells: [first, last]}}, for number i.
 
 import { digits, rowOf } from "./cells.js";
 
@@ -10,7 +10,7 @@ const bracketed = (value) => (value < 0 ? `(${digits(value)})` : digits(value));
 export function sumOf(...parts) {
   return (i) => ({
     text: parts.map(([, called, values]) => `${called} ${bracketed(values[i])}`).join(" + "),
-    lights: Object.fromEntries(parts.map(([name]) => [name, [i, i]])),
+    sourceCells: Object.fromEntries(parts.map(([name]) => [name, [i, i]])),
   });
 }
 
@@ -21,7 +21,7 @@ export function normOf(name, values, { weight, bias }, eps) {
   const scale = digits(Math.sqrt(variance + eps));
   return (i) => ({
     text: `(${digits(values[i])} − ${bracketed(mean)}) ÷ ${scale} · ${bracketed(weight[i])} + ${bracketed(bias[i])}`,
-    lights: { [name]: [i, i] },
+    sourceCells: { [name]: [i, i] },
   });
 }
 
@@ -34,7 +34,10 @@ export function productOf(name, values, { weight, bias }, first = 0) {
     );
     const term = `${bracketed(values[most])} · ${bracketed(weight[start + most])}`;
     const rest = values.length > 1 ? ` + ${values.length - 1} more products` : "";
-    return { text: `${term}${rest}${bias ? ` + ${bracketed(bias[first + i])}` : ""}`, lights: { [name]: all(values) } };
+    return {
+      text: `${term}${rest}${bias ? ` + ${bracketed(bias[first + i])}` : ""}`,
+      sourceCells: { [name]: all(values) },
+    };
   };
 }
 
@@ -46,7 +49,7 @@ export function weightedSum(weights, v, d, tokenName) {
     text: `${some
       .map((t) => `${digits(weights[t])} · ${bracketed(rowOf(v, t, d)[i])} (${tokenName(t)})`)
       .join(" + ")}${order.length > 2 ? ` + ${order.length - 2} more tokens` : ""}`,
-    lights: {},
+    sourceCells: {},
   });
 }
 
@@ -55,6 +58,6 @@ export function softmaxOf(name, values, isFine) {
   const sum = values.reduce((all, v) => all + Math.exp(v), 0);
   return (i) => ({
     text: isFine ? `e^(${digits(values[i])}) ÷ ${digits(sum)}` : "",
-    lights: { [name]: [i, i] },
+    sourceCells: { [name]: [i, i] },
   });
 }

@@ -10,9 +10,9 @@ import { paint, tint } from "./pictures.js";
 
 // Where the chosen token looks.
 export function tintAttention(canvas, pixels, { token, T, prefix, columns }, { weights }) {
-  const shares = rowOf(weights, token, T).subarray(prefix);
-  const most = largest(shares);
-  tint(canvas, shares, columns, pixels.heat, (share) => share / most);
+  const toPatches = rowOf(weights, token, T).subarray(prefix);
+  const most = largest(toPatches);
+  tint(canvas, toPatches, columns, pixels.heat, (weight) => weight / most);
 }
 
 const LOOKS = {

@@ -1,4 +1,4 @@
-// The guided tour: it opens a stop's station, lights up its part, brings both into sight, and says what to try.
+// The guided tour: it opens a stop's station, frames its part, brings both into sight, and says what to try.
 
 import { noteStop } from "./address.js";
 import { AS_TRAINED, isChanged } from "./changes.js";
@@ -12,7 +12,7 @@ const FOCUSABLE = "canvas[tabindex], button:not(:disabled), input";
 
 const nextSample = ({ state, model }) => (state.sample + 1) % model.samples.length;
 
-function darken({ $, $$ }) {
+function clearHighlights({ $, $$ }) {
   for (const name of ["tour-highlight", "tour-target"]) {
     for (const element of $$(`.${name}`)) element.classList.remove(name);
   }
@@ -20,7 +20,7 @@ function darken({ $, $$ }) {
 }
 
 // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
-function offer({ $, model: { samples } }, names) {
+function drawTourButtons({ $, model: { samples } }, names) {
   $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || samples.length < 2);
   const twins = names.map((name) => $(`:is(.pad, .panel, .answer) [data-do="${name}"]`)).filter(Boolean);
   const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
@@ -53,32 +53,32 @@ export function tourOf(page) {
   }
 
   // Lights up a stop's part; where that is off, what its station says of it.
-  function lightUp({ spot, asks = [] }) {
-    const [here, off, lead] = [spot, ".switched-off:not(:empty)", ".lead"].map((part) =>
+  function highlightTargets({ highlight, alsoInSight = [] }) {
+    const [here, off, lead] = [highlight, ".switched-off:not(:empty)", ".lead"].map((part) =>
       $(`.station:not(.hidden) ${part}`),
     );
     const isOff = here && !here.checkVisibility();
-    const element = isOff ? (off ?? lead) : (here ?? $(spot));
+    const element = isOff ? (off ?? lead) : (here ?? $(highlight));
     element.classList.add("tour-highlight");
-    const asked = [element, ...asks.map($)].filter(Boolean); // of a model that wasn’t tried there is less
-    for (const one of asked) one.classList.add("tour-target");
-    return asked;
+    const targets = [element, ...alsoInSight.map($)].filter(Boolean); // of a model that wasn’t tried there is less
+    for (const one of targets) one.classList.add("tour-target");
+    return targets;
   }
 
   function show(number, isReset = false) {
     Object.assign(state, { stop: number, isAway: false, guess: null, hasGuessed: false });
-    darken(page);
+    clearHighlights(page);
     $(".input-column").scrollTop = 0;
     $(".link-status").textContent = "";
     state.previous = null;
-    const { station, follow: kind, text, offers = [] } = stops[number];
+    const { station, follow: kind, text, buttons = [] } = stops[number];
     followToken(kind);
-    offer(page, offers);
+    drawTourButtons(page, buttons);
     go(page, station);
     drawButtons();
     const sentence = isReset ? `All that you changed is reset. ${text}` : text;
     $(".sentence").textContent = sentence.replaceAll(" %", "\u00a0%");
-    return lightUp(stops[number]);
+    return highlightTargets(stops[number]);
   }
 
   // The story is about the model as it was trained, until it is to be broken.
@@ -92,7 +92,7 @@ export function tourOf(page) {
 
   // Another part was opened: the stop's sentence and its buttons stay, for what it asks may be done there, too.
   function leave() {
-    darken(page);
+    clearHighlights(page);
     state.isAway = true;
     drawButtons();
     measure(page);
@@ -101,7 +101,7 @@ export function tourOf(page) {
   // In front of a class: large letters, and only what the stop is about.
   function project() {
     $(".live").classList.toggle("projector");
-    if (!state.isAway) bringIntoSight(page, lightUp(stops[state.stop]));
+    if (!state.isAway) bringIntoSight(page, highlightTargets(stops[state.stop]));
   }
 
   // A link's stop, and on it what else the link holds.
@@ -116,8 +116,8 @@ export function tourOf(page) {
   }
 
   $(".tour-buttons").onclick = () => {
-    const spot = $(".tour-highlight .picture") ?? $(".tour-highlight"); // on a phone it may be above
-    if (spot) reveal(spot);
+    const highlight = $(".tour-highlight .picture") ?? $(".tour-highlight"); // on a phone it may be above
+    if (highlight) reveal(highlight);
   };
   for (const part of [".tour", ".selection"]) new ResizeObserver(() => measure(page)).observe($(part));
   return {

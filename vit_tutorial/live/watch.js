@@ -1,5 +1,5 @@
-// Attention is watched: the moment that the stage shows moves on by itself, step by step, or along a slider. Its beats:
-// one for each token that is asked, one in which softmax makes shares of scores, one for each token that gives.
+// Attention is watched: the time that the stage shows moves on by itself, step by step, or along a slider. Its steps:
+// one for each token’s score, one in which softmax makes weights of the scores, one for each token’s value.
 
 import { digits, percent, rowOf } from "./cells.js";
 import { clamp, isStill, make } from "./dom.js";
@@ -7,10 +7,10 @@ import { GUESSES, resultOf } from "./guess.js";
 import { draw } from "./page.js";
 import { chooseToken } from "./picker.js";
 import { softmaxOf } from "./sources.js";
-import { drawStage, momentOf, tokenAt } from "./stage.js";
+import { drawStage, progressOf, tokenAt } from "./stage.js";
 import { isGuessing, isGuessingPatch } from "./story.js";
 
-const SECONDS = { ask: 6, squeeze: 2.5, take: 6 }; // that each part lasts, however many tokens there are
+const SECONDS = { ask: 6, softmax: 2.5, take: 6 }; // that each part lasts, however many tokens there are
 
 // What the stage draws of a scene.
 function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn, isFine, changes }, guess) {
@@ -24,7 +24,7 @@ function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn, isFine, chan
     k: one.k,
     v: one.v,
     scores: rowOf(one.scaled, token, T),
-    shares: rowOf(one.weights, token, T),
+    weights: rowOf(one.weights, token, T),
     sums: rowOf(one.sums, token, d),
     flows: Number(isHeadOn(layer, head)),
   };
@@ -37,62 +37,62 @@ function divisorOf({ scale, temperature }, d) {
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-// What happens at a beat, in a sentence; part: of a stop that watches attention.
-function captionOf(page, part, stage, beat) {
+// What happens at a time, in a sentence; part: of a stop that watches attention.
+function captionOf(page, part, stage, time) {
   const { theName } = page.model;
-  const { token, scores, shares, flows, q, changes, isFine } = stage;
-  const T = shares.length;
-  const { current } = momentOf(beat, shares);
-  if (beat === 0) return `${capital(theName(token))} asks: its q, ${q.length} numbers, goes to the k of every token.`;
-  if (beat === T && part === "ask") return resultOf(page, part, stage);
-  if (beat <= T) {
+  const { token, scores, weights, flows, q, changes, isFine } = stage;
+  const T = weights.length;
+  const { current } = progressOf(time, weights);
+  if (time === 0) return `${capital(theName(token))} asks: its q, ${q.length} numbers, goes to the k of every token.`;
+  if (time === T && part === "ask") return resultOf(page, part, stage);
+  if (time <= T) {
     const divisor = divisorOf(changes, q.length);
     return `${capital(theName(current))} answers: q · k${divisor} = ${digits(scores[current])}.`;
   }
-  if (beat <= T + 1) {
+  if (time <= T + 1) {
     return `Softmax squeezes the scores to shares of 100 %: large ones win. ${resultOf(page, "look", stage)}`;
   }
   if (!flows) return "This head is cut: nothing of it goes on.";
-  if (beat < 2 * T + 1) {
+  if (time < 2 * T + 1) {
     const { text } = softmaxOf("", scores, isFine)(current);
-    return `${text && `${text} = `}${percent(shares[current])} of the v of ${theName(current)} flows in.`;
+    return `${text && `${text} = `}${percent(weights[current])} of the v of ${theName(current)} flows in.`;
   }
   return `All that flowed in is added up: what the token takes. ${resultOf(page, "take", stage)}`;
 }
 
-// The beat that is shown, moved on by the clock; T tokens. It stops where isSeen() is false; each beat is drawn.
-function playerOf(T, isSeen, drawBeat) {
-  const player = { beat: 2 * T + 1, isPlaying: false };
-  let end = player.beat;
+// The time that is shown, moved on by the clock; T tokens. It stops where isSeen() is false; each frame is drawn.
+function playerOf(T, isSeen, drawNow) {
+  const player = { time: 2 * T + 1, isPlaying: false };
+  let end = player.time;
   let last = 0; // when the frame before was drawn, in milliseconds
 
-  // How many beats a second.
+  // How many steps a second.
   function speed() {
-    if (player.beat < T) return T / SECONDS.ask;
-    return player.beat < T + 1 ? 1 / SECONDS.squeeze : T / SECONDS.take;
+    if (player.time < T) return T / SECONDS.ask;
+    return player.time < T + 1 ? 1 / SECONDS.softmax : T / SECONDS.take;
   }
 
   function move(now) {
     if (!player.isPlaying) return;
     const seconds = clamp((now - last) / 1000, 0, 0.1); // a frame may begin before the click that it follows
     last = now;
-    player.beat = Math.min(player.beat + seconds * speed(), end);
-    if (player.beat === end || !isSeen()) player.isPlaying = false;
-    drawBeat();
+    player.time = Math.min(player.time + seconds * speed(), end);
+    if (player.time === end || !isSeen()) player.isPlaying = false;
+    drawNow();
     requestAnimationFrame(move);
   }
 
-  // From one beat to another; at once where the reader wants nothing to move.
+  // From one time to another; at once where the reader wants nothing to move.
   player.play = (from, to) => {
     end = to;
     last = performance.now();
-    Object.assign(player, { beat: isStill() ? to : from, isPlaying: !isStill() });
-    drawBeat();
+    Object.assign(player, { time: isStill() ? to : from, isPlaying: !isStill() });
+    drawNow();
     requestAnimationFrame(move);
   };
-  player.show = (beat) => {
-    Object.assign(player, { beat, isPlaying: false });
-    drawBeat();
+  player.show = (time) => {
+    Object.assign(player, { time, isPlaying: false });
+    drawNow();
   };
   return player;
 }
@@ -103,11 +103,11 @@ export function buildWatch(page) {
   const { sizes } = page.model;
   const { T } = sizes;
   const END = 2 * T + 1;
-  const parts = { ask: [0, T], look: [T, T + 1], take: [T + 1, END] }; // of the story's stops: from one beat to another
+  const parts = { ask: [0, T], look: [T, T + 1], take: [T + 1, END] }; // of the story's stops: from one time to another
   const canvas = $(".stage");
-  const slider = $('[name="beat"]');
+  const slider = $('[name="time"]');
   const paper = matchMedia("print"); // a worksheet, where numbers are to be filled in
-  const player = playerOf(T, () => canvas.checkVisibility(), drawBeat);
+  const player = playerOf(T, () => canvas.checkVisibility(), drawNow);
   let scene = null;
   let isWaiting = false; // for the reader's guess
 
@@ -126,18 +126,18 @@ export function buildWatch(page) {
     $(".guesses").classList.toggle("hidden", !choices.length);
   }
 
-  function drawBeat() {
+  function drawNow() {
     if (!scene || !canvas.clientWidth) return;
     const isOpen = isGuessing(page); // what is to be guessed isn't shown
     const part = partNow();
-    const played = isOpen ? parts[part][0] : player.beat;
-    const beat = paper.matches ? 0 : played;
+    const played = isOpen ? parts[part][0] : player.time;
+    const time = paper.matches ? 0 : played;
     const stage = stageOf(scene, part === "ask" ? state.guess : null);
-    drawStage(page, canvas, stage, beat);
-    slider.value = Math.round(beat);
+    drawStage(page, canvas, stage, time);
+    slider.value = Math.round(time);
     const { before, choices = [] } = isOpen ? GUESSES[part] : {};
     drawGuesses(choices);
-    const caption = before ?? captionOf(page, part, stage, beat);
+    const caption = before ?? captionOf(page, part, stage, time);
     $(".watch .caption").textContent = caption;
     slider.setAttribute("aria-valuetext", caption);
     const keys = isGuessingPatch(page) ? "arrow keys choose a patch, Enter guesses it" : "arrow keys choose a token";
@@ -151,7 +151,7 @@ export function buildWatch(page) {
     scene = next;
     const isAnswered = isWaiting && state.hasGuessed;
     isWaiting = isGuessing(page);
-    if (!isAnswered) return drawBeat();
+    if (!isAnswered) return drawNow();
     player.play(...parts[partNow()]); // what was guessed
     say(resultOf(page, partNow(), stageOf(scene, state.guess)));
   }
@@ -162,14 +162,14 @@ export function buildWatch(page) {
     const token = tokenAt(canvas, sizes, event);
     if (token !== null) chooseToken(page, token);
   };
-  new ResizeObserver(drawBeat).observe(canvas);
-  paper.addEventListener("change", drawBeat);
+  new ResizeObserver(drawNow).observe(canvas);
+  paper.addEventListener("change", drawNow);
   drawers.push(drawScene);
   return {
     play() {
-      if (player.isPlaying) player.show(player.beat);
-      else player.play(player.beat === END ? 0 : player.beat, END);
+      if (player.isPlaying) player.show(player.time);
+      else player.play(player.time === END ? 0 : player.time, END);
     },
-    step: () => player.show(player.beat === END ? 0 : Math.min(Math.floor(player.beat) + 1, END)),
+    step: () => player.show(player.time === END ? 0 : Math.min(Math.floor(player.time) + 1, END)),
   };
 }

@@ -2,7 +2,8 @@
 
 import { make } from "./dom.js";
 
-const UNMARKED = "button, dfn, .eq, .switched-off, .example-patches, .caption, [data-show], [data-text]"; // what is pressed, or drawn anew
+// What is pressed, or drawn anew.
+const UNMARKED = "button, dfn, .eq, .switched-off, .example-patches, .caption, [data-show], [data-text]";
 
 // The texts of a station; last those that are hidden until the mathematics is shown.
 function textsOf(station) {

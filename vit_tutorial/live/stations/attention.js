@@ -35,7 +35,7 @@ export const attentionStation = {
     },
     joined({ block, token, D, d, head }) {
       const name = (i) => `${headName(Math.floor(i / d))}, number ${i % d}`;
-      const sources = (i) => ({ lights: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
+      const sources = (i) => ({ sourceCells: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
       return row(block.attention.joined, token, D, { name, sources });
     },
     attended({ block, token, D, own }) {

@@ -21,7 +21,7 @@ export const embeddingStation = {
       const { run, weights, patch, D, rowOfE, prefix } = s;
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.patches, patch, columns), weights.embed.patches.proj);
-      const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
+      const sources = (i) => ({ ...product(i), sourceCells: { E: [0, columns - 1] } });
       const more = besides(s, run.embed.projected, prefix);
       return row(run.embed.projected, patch, D, { follows: "rowOfE", chosen: rowOfE, sources, more });
     },

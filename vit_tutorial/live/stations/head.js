@@ -25,7 +25,7 @@ export const headStation = {
     pooled({ run, config, token, N }) {
       const isOfToken = config.pool === "cls" && token === 0;
       const text = config.pool === "mean" ? `the mean of ${N} numbers` : "";
-      const sources = (i) => ({ text, lights: isOfToken ? { norm: [i, i] } : {} });
+      const sources = (i) => ({ text, sourceCells: isOfToken ? { norm: [i, i] } : {} });
       return { values: run.pooled, columns: run.pooled.length, sources };
     },
     logits(s) {
@@ -33,7 +33,13 @@ export const headStation = {
     },
     probabilities(s) {
       const sources = softmaxOf("logits", s.run.logits, s.isFine);
-      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, shares: true, sources, write: inPercent });
+      return perClass(s.run.probabilities, s, {
+        colours: "heat",
+        most: 1,
+        percentages: true,
+        sources,
+        write: inPercent,
+      });
     },
   },
   texts: {

@@ -20,7 +20,7 @@ function drawAnswers({ $ }, { classes, run }, answers, names) {
     const chips = order.map((k) => {
       const name = make("b", { textContent: classes[k] });
       const chip = make("span", { className: k === best(run) ? "chip top" : "chip" }, name, ` ${percent(answer[k])}`);
-      chip.style.setProperty("--share", `${100 * answer[k]}%`);
+      chip.style.setProperty("--fraction", `${100 * answer[k]}%`);
       return chip;
     });
     return make(

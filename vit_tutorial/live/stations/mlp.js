@@ -19,7 +19,7 @@ export const mlpStation = {
     },
     hidden({ block, token, M, unit }) {
       const before = rowOf(block.mlp.before, token, M);
-      const sources = (i) => ({ text: `GELU(${digits(before[i])})`, lights: { before: [i, i] } });
+      const sources = (i) => ({ text: `GELU(${digits(before[i])})`, sourceCells: { before: [i, i] } });
       return units(block.mlp.hidden, token, M, { follows: "unit", chosen: unit, sources });
     },
     mlp({ block, token, D, M, own }) {

@@ -17,7 +17,7 @@ export const patchesStation = {
         const [c, y, x] = place(i);
         return `${channel(c)}row ${y}, column ${x}`;
       };
-      const sources = (i) => ({ lights: { picture: place(i).slice(1) } });
+      const sources = (i) => ({ sourceCells: { picture: place(i).slice(1) } });
       const labels = C === 3 ? ["red", "green", "blue"] : [];
       const texts = length <= 16;
       return { values, columns: C * Q, colours: "grey", most: 1, square: true, name, texts, labels, sources };
@@ -32,7 +32,7 @@ export const patchesStation = {
         const at = y * C * Q + c * Q + x; // channels stand side by side
         return {
           text: `(${digits(pixel)} − ${model.mean[c].toFixed(3)}) ÷ ${model.std[c].toFixed(3)}`,
-          lights: { pixels: [at, at], picture: [y, x] },
+          sourceCells: { pixels: [at, at], picture: [y, x] },
         };
       };
       return row(run.embed.patches, patch, length, { name, sources, texts: length <= 16 });
@@ -49,7 +49,7 @@ export const patchesStation = {
   },
 };
 
-// A pixel that is pointed at lights up in the picture, too.
+// A pixel that is pointed at gets a frame in the picture, too.
 export function buildPatches(page) {
-  page.$('[data-station="patches"]').addEventListener("lit", ({ detail }) => drawPicker(page, detail.picture));
+  page.$('[data-station="patches"]').addEventListener("sources", ({ detail }) => drawPicker(page, detail.picture));
 }
