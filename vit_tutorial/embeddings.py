@@ -63,9 +63,9 @@ class Embeddings(nn.Module):
         if isinstance(self.position, nn.Parameter):
             nn.init.normal_(self.position, std=0.02)
         elif self.position is not None:
-            patches = sincos_position_embedding(self.patches.grid, self.position.shape[2])  # (1, N, D)
+            table = sincos_position_embedding(self.patches.grid, self.position.shape[2])  # (1, N, D)
             nn.init.zeros_(self.position)  # the class token's row stays zero: it has no place in the image
-            self.position[:, -patches.shape[1] :] = patches
+            self.position[:, -table.shape[1] :] = table
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)
@@ -135,10 +135,10 @@ def resize_position_embedding(
     """
     check_choice(recipe, "recipe", ResizeRecipe)
     old_grid, new_grid = _as_grid(old_grid, "old_grid"), _as_grid(new_grid, "new_grid")
-    tokens = prefix_tokens + old_grid[0] * old_grid[1]
-    if position.ndim != 3 or position.shape[:2] != (1, tokens):
+    num_tokens = prefix_tokens + old_grid[0] * old_grid[1]
+    if position.ndim != 3 or position.shape[:2] != (1, num_tokens):
         raise ValueError(
-            f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
+            f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {num_tokens}, D), "
             f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
         )
     # Laid out like the patches, the positions are a picture with D channels, and can be resized like one.
@@ -149,8 +149,8 @@ def resize_position_embedding(
     if recipe == "dino" and new_grid != old_grid:  # the same grid stays as it is
         target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
     maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
-    patches = maps.flatten(2).transpose(1, 2).to(grid.dtype)  # (1, new N, D)
-    return torch.cat([prefix, patches], dim=1)
+    resized = maps.flatten(2).transpose(1, 2).to(grid.dtype)  # (1, new N, D)
+    return torch.cat([prefix, resized], dim=1)
 
 
 def check_sincos_dim(dim: int) -> None:

@@ -28,7 +28,7 @@ class MLP(nn.Module):
         if gelu not in get_args(Gelu):
             raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(get_args(Gelu))}")
         self.fc1 = nn.Linear(dim, hidden_dim)
-        self.gelu = nn.GELU(approximate={"exact": "none", "tanh": "tanh"}[gelu])
+        self.gelu = nn.GELU(approximate="tanh" if gelu == "tanh" else "none")
         self.fc2 = nn.Linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
         self.reset_parameters()

@@ -14,10 +14,10 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
 
     Args:
         images: (B, C, H, W), of any dtype.
-        patch_size: P, or (height, width), in pixels.
+        patch_size: P, or (height P, width Q), in pixels.
 
     Returns:
-        (B, N, C*P*P): row by row from the top left, each in a Conv2d kernel's order (channel, row, column).
+        (B, N, C*P*Q): row by row from the top left, each in a Conv2d kernel's order (channel, row, column).
 
     Raises:
         ValueError: not four axes, or H and W are not multiples of the patch.
@@ -36,8 +36,8 @@ def unpatchify(patches: Tensor, patch_size: Size, image_size: Size) -> Tensor:
     """Put patches back together: the inverse of :func:`patchify`.
 
     Args:
-        patches: (B, N, C*P*P).
-        patch_size: P, or (height, width), in pixels.
+        patches: (B, N, C*P*Q).
+        patch_size: P, or (height P, width Q), in pixels.
         image_size: of the image to rebuild, (H, W); its channels follow from the last axis.
 
     Returns:
@@ -67,7 +67,7 @@ class PatchEmbedding(nn.Module):
 
     Args:
         image_size: H = W, or (H, W), in pixels.
-        patch_size: P, or (height, width), in pixels.
+        patch_size: P, or (height P, width Q), in pixels.
         in_channels: C.
         dim: D, the width of a token.
 
@@ -102,7 +102,7 @@ class PatchEmbedding(nn.Module):
         return x.flatten(2).transpose(1, 2)  # (B, N, D)
 
 
-# The rest checks sizes and images, so that an error names the number that is wrong and the way out.
+# ---- Checks of arguments, not part of the lesson: an error names the number that is wrong and the way out.
 
 
 def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:

@@ -140,7 +140,7 @@ class ViT(nn.Module):
                 "variant's config the model of its own module"
             )
         self.config = config
-        self.reads_cls_token = config.pool == "cls"
+        self.reads_cls_token = config.pool == "cls"  # in forward, TorchScript can't read a config
         self.embed: nn.Module = _embeddings(config) if embed is None else embed
         self.blocks = nn.Sequential(*(encoder_blocks(config) if blocks is None else blocks))
         self.norm: nn.Module = nn.LayerNorm(config.dim, eps=config.norm_eps)
@@ -223,7 +223,7 @@ def _embeddings(config: ViTConfig) -> Embeddings:
         config.dim,
         position=config.position,
         dropout=config.dropout,
-        class_token=config.pool == "cls",
+        class_token=bool(config.prefix_tokens),
     )
 
 
