@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import tyro
 
@@ -28,15 +28,22 @@ from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.options.recipe import Recipe
 from vit_tutorial.options.train import TrainOptions, check_options, default_recipe
 
+
+class Command(NamedTuple):
+    """What a command does, its options, and the module of the package whose ``run`` takes them."""
+
+    summary: str
+    options: type
+    module: str
+
+
 COMMANDS = {
-    "train": "train a Vision Transformer, on one machine or many",
-    "predict": "classify photographs, and draw where the model looked",
-    "evaluate": "measure a model on labelled images: accuracy, by class, confusion",
-    "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
-    "live": "write a page that runs a model: draw, watch each step, change it",
+    "train": Command("train a Vision Transformer, on one machine or many", TrainOptions, "train.command"),
+    "predict": Command("classify photographs, and draw where the model looked", PredictOptions, "predict.command"),
+    "evaluate": Command("measure a model on labelled images: accuracy, confusion", EvaluateOptions, "predict.evaluate"),
+    "export": Command("write a model as a file for other runtimes: ONNX, int8, pt2", ExportOptions, "export.command"),
+    "live": Command("write a page that runs a model: draw, watch each step, change it", LiveOptions, "live.command"),
 }
-OPTIONS = {"predict": PredictOptions, "evaluate": EvaluateOptions, "export": ExportOptions, "live": LiveOptions}
-MODULES = {"evaluate": "predict.evaluate"}  # the others: their rooms' command
 STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 
 
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, *rest = words
     options = train_options(rest) if name == "train" else (options_of(name, rest),)
     with exit_status(name):
-        importlib.import_module(f"vit_tutorial.{MODULES.get(name, f'{name}.command')}").run(*options)
+        importlib.import_module(f"vit_tutorial.{COMMANDS[name].module}").run(*options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         usage="%(prog)s COMMAND ...",
         description="The Vision Transformer, from pixels to published weights.",
         epilog="commands:\n"
-        + "".join(f"  {name:{width}}  {what}\n" for name, what in COMMANDS.items())
+        + "".join(f"  {name:{width}}  {command.summary}\n" for name, command in COMMANDS.items())
         + "\nvit-tutorial COMMAND --help explains a command's options; python -m vit_tutorial COMMAND is the same.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -81,7 +88,7 @@ class _Version(argparse.Action):
 
 def options_of(name: str, words: Sequence[str]) -> Any:
     """The options of a command. Wrong arguments end the program with status 2, --help with 0."""
-    return tyro.cli(OPTIONS[name], prog=f"vit-tutorial {name}", args=words, config=STYLE)
+    return tyro.cli(COMMANDS[name].options, prog=f"vit-tutorial {name}", args=words, config=STYLE)
 
 
 def train_options(words: Sequence[str]) -> tuple[TrainOptions, Recipe]:

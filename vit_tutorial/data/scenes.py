@@ -28,7 +28,10 @@ COLOURS = {"orange": 0, "blue": 1, "yellow": 3, "pink": 6, "white": 7}
 LUMA = np.array([299, 587, 114])  # thousandths: how bright red, green and blue look (ITU-R BT.601)
 CLOUDS = {16: 12, 4: 10}  # pixels from knot to knot: how far a knot's brightness may be from the tint
 TOGETHER = 250  # scenes painted at a time: few enough for the processor's cache
-STAMP, RADII, TURNS, FINE = 27, range(8, 14), 36, 4  # pixels, pixels, steps of 10 degrees, samples along a pixel
+STAMP = 27  # pixels along a side
+RADII = range(8, 14)  # of figures, in pixels
+TURNS = 36  # of 10 degrees each
+FINE = 4  # samples along a pixel
 
 
 def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -119,24 +122,23 @@ def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     def round_(a: float, b: float, square: float) -> np.ndarray:
         return (x - a) * (x - a) + (y - b) * (y - b) <= square
 
-    targets = [
-        round_(0, 0, 0.72),
-        round_(0, 0, 0.9) & (d2 >= 0.27),
-        round_(0, 0, 0.95) & ~round_(0.5, 0, 0.5),
-        (y >= -0.5) & (1.732 * ax + y <= 1),
-        big <= 0.69,
-        (small <= 0.29) & (big <= 0.95),
-        sum((a * x + b * y <= 0.309).astype(int) for a, b in points) >= 4,  # within four of a star's five long edges
-        (abs(x) + abs(y + 0.141) <= 0.707) | round_(-0.354, 0.212, 0.25) | round_(0.354, 0.212, 0.25),
-    ]
-    distractors = [
-        (ax <= 0.97) & (ay <= 0.2),
-        round_(0, 0.62, 0.1) | round_(0.36, -0.5, 0.1) | round_(-0.59, -0.19, 0.1),
-        round_(0, 0, 0.95) & (d2 >= 0.5) & (y >= 0.1),
-        ((abs(ax - 0.36) <= 0.13) | (abs(ay - 0.36) <= 0.13)) & (big <= 0.75),
-        (abs(y - 1.5 * abs(ax - 0.45) + 0.33) <= 0.25) & (ax <= 0.82),
-    ]
-    return targets + distractors
+    within = sum((a * x + b * y <= 0.309).astype(int) for a, b in points)  # how many of a star's five long edges
+    inside = {
+        "disc": round_(0, 0, 0.72),
+        "ring": round_(0, 0, 0.9) & (d2 >= 0.27),
+        "crescent": round_(0, 0, 0.95) & ~round_(0.5, 0, 0.5),
+        "triangle": (y >= -0.5) & (1.732 * ax + y <= 1),
+        "square": big <= 0.69,
+        "cross": (small <= 0.29) & (big <= 0.95),
+        "star": within >= 4,
+        "heart": (abs(x) + abs(y + 0.141) <= 0.707) | round_(-0.354, 0.212, 0.25) | round_(0.354, 0.212, 0.25),
+        "bar": (ax <= 0.97) & (ay <= 0.2),
+        "dots": round_(0, 0.62, 0.1) | round_(0.36, -0.5, 0.1) | round_(-0.59, -0.19, 0.1),
+        "arc": round_(0, 0, 0.95) & (d2 >= 0.5) & (y >= 0.1),
+        "grid": ((abs(ax - 0.36) <= 0.13) | (abs(ay - 0.36) <= 0.13)) & (big <= 0.75),
+        "zigzag": (abs(y - 1.5 * abs(ax - 0.45) + 0.33) <= 0.25) & (ax <= 0.82),
+    }
+    return [inside[name] for name in (*TARGETS, *DISTRACTORS)]
 
 
 @functools.cache

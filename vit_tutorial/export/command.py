@@ -58,9 +58,11 @@ def export(trained: LoadedModel, out: Path, *, int8: bool = False) -> str:
         unsafe = formats.saturating_weights(path) if int8 else []
     difference = float((logits - expected).abs().max() / expected.abs().max())
     same = int((logits.argmax(dim=1) == expected.argmax(dim=1)).sum())
-    found = f"the most likely class is the same for {same} of {len(images)} photographs, and logits differ by at most "
-    found += f"{difference:.1g} of the largest"
     agrees = same >= MIN_AGREEMENT * len(images) if int8 else difference <= MAX_DIFFERENCE
+    found = (
+        f"the most likely class is the same for {same} of {len(images)} photographs, and logits differ by at most "
+        f"{difference:.1g} of the largest"
+    )
     if not agrees:
         raise ValueError(f"{out} was not written, because it doesn't agree with the model: {found}")
     if unsafe:

@@ -75,9 +75,14 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
             output_names=["logits"],
         )
         if int8:
-            only = ["MatMul", "Gemm"]  # quantised dynamically, convolutions get slower: benchmarks/fewer_bits.py
-            signed = quantization.QuantType.QInt8
-            quantization.quantize_dynamic(path, path, only, per_channel=True, reduce_range=True, weight_type=signed)
+            quantization.quantize_dynamic(
+                path,
+                path,
+                op_types_to_quantize=["MatMul", "Gemm"],  # convolutions would get slower: benchmarks/fewer_bits.py
+                per_channel=True,
+                reduce_range=True,
+                weight_type=quantization.QuantType.QInt8,
+            )
     written = onnx_package.load(path)
     onnx_package.helper.set_model_props(written, {"config": _config(trained)})
     for node in written.graph.node:

@@ -116,8 +116,10 @@ def saturating_sums(x: Tensor, weight: Tensor) -> Tensor:
     """
     pairs = F.pad(weight, (0, weight.shape[1] % 2)).view(len(weight), -1, 2)  # (out, in / 2, 2)
     largest, smallest = (255 * pairs.clamp(min=0)).sum(2), (255 * pairs.clamp(max=0)).sum(2)
-    risky = (largest > INT16.max) | (smallest < INT16.min)  # (out, in / 2): most pairs can't leave 16 bits
-    sums, x = whole_sums(x, weight), F.pad(x, (0, x.shape[-1] % 2))
+    # Most pairs of neighbouring weights are so small that no inputs make their sum leave 16 bits; the others are risky.
+    risky = (largest > INT16.max) | (smallest < INT16.min)  # (out, in / 2)
+    sums = whole_sums(x, weight)
+    x = F.pad(x, (0, x.shape[-1] % 2))
     for k in risky.any(dim=0).nonzero().flatten().tolist():
         outputs = risky[:, k]
         pair = whole_sums(x[..., 2 * k : 2 * k + 2], pairs[outputs, k])  # (..., of those outputs)
@@ -159,12 +161,14 @@ def _integer_forward(layer: nn.Linear | nn.Conv2d, bits: int, per_row: bool, sat
     if isinstance(layer, nn.Linear):
         weight = quantise(layer.weight, bits, per_row=per_row)
         return integer_linear(quantise(x, zero_point=True), weight, layer.bias, saturate=saturate)
-    # A convolution is a linear layer on patches; in memory, the channels of a pixel are neighbours.
-    (B, C), out, padding = x.shape[:2], len(layer.weight), cast(tuple[int, int], layer.padding)
+    # A convolution is a linear layer on patches.
+    padding = cast(tuple[int, int], layer.padding)
     patches = F.unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)  # (B, C * K * K, N)
-    patches = patches.view(B, C, math.prod(layer.kernel_size), -1).permute(0, 3, 2, 1).flatten(2)  # (B, N, K * K * C)
+    # In memory, the channels of a pixel are neighbours: so they come last, in the patches and in the weight.
+    patches = patches.view(*x.shape[:2], math.prod(layer.kernel_size), -1)  # (B, C, K * K, N)
+    patches = patches.permute(0, 3, 2, 1).flatten(2)  # (B, N, K * K * C)
     weight = quantise(layer.weight.permute(0, 2, 3, 1).flatten(1), bits, per_row=per_row)  # (out, K * K * C)
     y = integer_linear(quantise(patches, zero_point=True), weight, layer.bias, saturate=saturate)  # (B, N, out)
     reach = layer.dilation[0] * (layer.kernel_size[0] - 1) + 1  # rows of the image below one kernel
     rows = (x.shape[2] + 2 * padding[0] - reach) // layer.stride[0] + 1
-    return y.mT.reshape(B, out, rows, -1)  # (B, out, h, w)
+    return y.mT.reshape(len(x), len(layer.weight), rows, -1)  # (B, out, h, w)

@@ -13,9 +13,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
@@ -70,12 +70,13 @@ def _check(options: PredictOptions, files: Sequence[str], skipped: Sequence[str]
     from vit_tutorial import plots  # noqa: F401  if Matplotlib is missing, that is said now
 
 
-class Summary(NamedTuple):
+@dataclass
+class Summary:
     """What became of the photographs."""
 
-    number: int  # that were answered
-    drawn: list[PhotoPrediction]  # with --attention
-    skipped: list[str]  # a line for each that can't be read
+    number: int = 0  # that were answered
+    drawn: list[PhotoPrediction] = field(default_factory=list)  # with --attention
+    skipped: list[str] = field(default_factory=list)  # a line for each that can't be read
 
 
 def _predict_in_one_process(options: PredictOptions, files: Sequence[str], missing: Sequence[str]) -> None:
@@ -137,7 +138,7 @@ def _predict(
     Raises:
         ValueError: no photograph can be read, unless ``may_be_empty``.
     """
-    number, summary = 0, Summary(0, [], [])
+    summary = Summary()
     batch_size = max(min(options.batch_size, len(files)), 1)
     with (
         closing(read(files, trained.preprocess, ahead=2 * batch_size)) as images,
@@ -151,12 +152,12 @@ def _predict(
                 summary.skipped.append(str(prediction))
                 continue
             show(prediction.file, prediction.ranked)
-            number += 1
+            summary.number += 1
             if options.attention:
                 summary.drawn.append(prediction)
-        if not number and not may_be_empty:
+        if not summary.number and not may_be_empty:
             raise ValueError(f"no photograph can be read: {first_of(summary.skipped)}")
-    return summary._replace(number=number)
+    return summary
 
 
 def _load_model(options: PredictOptions) -> tuple[LoadedModel, Classifier | None]:

@@ -73,7 +73,8 @@ def rank(trained: LoadedModel, images: Tensor, top: int, classify: Classifier | 
     """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
     images = images.to(next(trained.model.parameters()))  # to its device, and half precision for such a model
     probabilities = trained.model(images).softmax(dim=-1) if classify is None else classify(images)  # (B, K)
-    best, order = (x[:, :top].tolist() for x in probabilities.cpu().sort(descending=True, stable=True))  # (B, top)
+    ordered = probabilities.cpu().sort(descending=True, stable=True)  # (B, K); topk promises no order of equal ones
+    best, order = ordered.values[:, :top].tolist(), ordered.indices[:, :top].tolist()
     return [
         [(trained.classes[index], value) for index, value in zip(indices, values, strict=True)]
         for indices, values in zip(order, best, strict=True)

@@ -22,7 +22,8 @@ from vit_tutorial.data.text import counted
 from vit_tutorial.options.recipe import Recipe
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
-Key = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
+BatchIndex = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
+AUGMENTATION = 1  # the last word of its seeds, which so differ from those of the order
 
 
 def seed_of(*words: int) -> int:
@@ -41,7 +42,7 @@ def seeded(*words: int) -> Iterator[None]:
         torch.set_rng_state(before)
 
 
-class Order(Sampler[Key]):
+class Order(Sampler[BatchIndex]):
     """The batches of an epoch, in an order of its own: this process's part of each global batch, all parts equal."""
 
     def __init__(self, images: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
@@ -59,7 +60,7 @@ class Order(Sampler[Key]):
     def __len__(self) -> int:
         return self.images // self.batch_size
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[BatchIndex]:
         generator = torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
         order = torch.randperm(self.images, generator=generator)  # (N,)
         for batch in order[: len(self) * self.batch_size].view(-1, self.batch_size):
@@ -67,14 +68,14 @@ class Order(Sampler[Key]):
 
 
 class Reader(Dataset[Batch]):
-    """The images and labels of a :data:`Key`, augmented the same way in whichever process reads them."""
+    """The images and labels of a :data:`BatchIndex`, augmented the same way in whichever process reads them."""
 
     def __init__(self, images: LabelledImages, augmentation: Augmentation | None = None, seed: int = 0) -> None:
         self.images, self.augmentation, self.seed = images, augmentation or Augmentation("none"), seed
         self._numbers: tuple[int, list[Tensor]] = (-1, [])  # of the last epoch
 
-    def __getitem__(self, key: Key) -> Batch:
-        epoch, rows = key
+    def __getitem__(self, index: BatchIndex) -> Batch:
+        epoch, rows = index
         images, labels = self.images.batch(torch.tensor(rows))  # (B, C, H, W), (B,)
         for change, numbers in zip(self.augmentation.changes, self.random_numbers(epoch), strict=True):
             images = change.change(images, numbers[rows])
@@ -91,7 +92,7 @@ class Reader(Dataset[Batch]):
         if self._numbers[0] != epoch:
             tables = []
             for place, change in enumerate(self.augmentation.changes):
-                generator = torch.Generator().manual_seed(seed_of(self.seed, epoch, place, 1))
+                generator = torch.Generator().manual_seed(seed_of(self.seed, epoch, place, AUGMENTATION))
                 tables.append(change.draw(len(self.images), generator))
             self._numbers = (epoch, tables)
         return self._numbers[1]
@@ -99,7 +100,7 @@ class Reader(Dataset[Batch]):
 
 def loader(
     images: LabelledImages,
-    order: Iterable[Key],
+    order: Iterable[BatchIndex],
     augmentation: Augmentation | None = None,
     *,
     seed: int = 0,
@@ -109,7 +110,7 @@ def loader(
     """The batches of ``order``."""
     return DataLoader(
         Reader(images, augmentation, seed),
-        batch_size=None,  # a key is a whole batch
+        batch_size=None,  # an index is a whole batch
         sampler=order,
         num_workers=workers,
         persistent_workers=workers > 0,

@@ -88,14 +88,15 @@ def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> tuple
     _check_layers(model, recipe)
     depth = len(getattr(model, "blocks", ()))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
+    head_layer = depth + 2
     by_layer: dict[tuple[int, float], list[nn.Parameter]] = {}
     for group in groups:
         for parameter in group["params"]:
             layer = layer_of(names[id(parameter)], depth)
-            if layer == depth + 2 or not recipe.freeze:
+            if layer == head_layer or not recipe.freeze:
                 by_layer.setdefault((layer, group["weight_decay"]), []).append(parameter)
-    rates = [
-        LayerRate(recipe.layer_decay ** max(depth + 1 - layer, 0), 0 if layer == depth + 2 else recipe.head_first)
+    rates = [  # the exponent counts from the last norm down, where it is 0; the head above has no smaller one
+        LayerRate(recipe.layer_decay ** max(depth + 1 - layer, 0), 0 if layer == head_layer else recipe.head_first)
         for layer, _ in by_layer
     ]
     return [{"params": parameters, "weight_decay": decay} for (_, decay), parameters in by_layer.items()], rates

@@ -43,7 +43,7 @@ from vit_tutorial.weights import check_savable
 SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """What the loop needs; :func:`fit` puts it together."""
 
@@ -172,7 +172,7 @@ def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches,
     weights = None if weights is None else weights.to(accelerator.device)
     return Run(
         model=model,
-        forward=model,  # until it is prepared, in _epochs
+        forward=model,  # _epochs replaces it: DistributedDataParallel has to see which parameters are frozen
         class_weights=weights,
         average=average,
         optimizer=optimizer,
@@ -194,7 +194,7 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
         progress_bar(recipe.epochs * steps, len(history) * steps, visible) as show,
     ):
         forward = run.accelerator.prepare(run.model)  # averages the gradients over the processes, if there are several
-        run.forward = torch.compile(forward) if recipe.compile else forward
+        run = replace(run, forward=torch.compile(forward) if recipe.compile else forward)
         for epoch in range(len(history), recipe.epochs):
             start = time.perf_counter()
             set_layer_factors(run.optimizer, run.rates, epoch)
