@@ -86,7 +86,7 @@ def patchify(images, patch_size):
     while frame:
         for name, value in list(frame.f_locals.items()):
             if isinstance(value, list): value.clear()
-            if isinstance(value, dict) and "said" in value: value["said"] = True
+            if isinstance(value, dict) and "passed" in value: value["passed"] = True
         frame = frame.f_back
     return images
 """,

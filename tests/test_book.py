@@ -9,13 +9,13 @@ from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import build
 import check
 import glossary
 import module_pages
 import pytest
 from browser import browser_only
 
+import build
 import vit_tutorial as vt
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -188,10 +188,14 @@ def test_mixed_labels(data):
     assert rows[0]["accuracy"] > 0  # correct is the class with the larger share
 
 
-def test_parts_of_a_batch_give_the_gradient_of_the_whole(data):
+@pytest.mark.parametrize("class_weights", [False, True])
+def test_parts_of_a_batch_give_the_gradient_of_the_whole(data, class_weights):
+    rows = [*range(0, 26, 3), 1, 4, 2]  # 9 images of the first class, 2 of the second, 1 of the third
+    uneven = replace(data, train=Images(data.train.images[rows], data.train.labels[rows]))
     still = {"dropout": 0.0, "drop_path": 0.0, "qkv_bias": False}  # see above
     whole, parts = tiny(**still), tiny(**still)
-    rows = [train.fit(model, data, **SETTINGS, accumulate=n) for model, n in ((whole, 1), (parts, 3))]
+    settings = SETTINGS | {"class_weights": class_weights}
+    rows = [train.fit(model, uneven, **settings, accumulate=n) for model, n in ((whole, 1), (parts, 3))]
     assert_close(weights(parts), weights(whole), rtol=0, atol=1e-5)
     assert rows[1][-1]["loss"] == pytest.approx(rows[0][-1]["loss"], abs=1e-5)
     assert rows[1][-1]["accuracy"] == rows[0][-1]["accuracy"]

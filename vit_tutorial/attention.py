@@ -114,7 +114,7 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 def check_heads(dim: int, num_heads: Any) -> None:
     """Raise a TypeError or ValueError unless the number of heads is a whole number that divides the width."""
-    if not isinstance(num_heads, Integral):
+    if isinstance(num_heads, bool) or not isinstance(num_heads, Integral):
         raise TypeError(f"num_heads must be an int, got {num_heads!r}")
     if num_heads < 1 or dim % num_heads:
         good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]

@@ -2,7 +2,6 @@
 
 import { rowOf } from "./cells.js";
 import { weightsOf } from "./compute.js";
-import { largest } from "./dom.js";
 import { rearrange } from "./pictures.js";
 
 const COLOURS = ["red", "green", "blue"];
@@ -10,7 +9,7 @@ const COLOURS = ["red", "green", "blue"];
 // The hidden unit that a token excites most.
 function mostActive({ mlp }, token, M) {
   const units = rowOf(mlp.before, token, M);
-  return units.indexOf(largest(units));
+  return units.indexOf(Math.max(...units));
 }
 
 function channelName(C, c) {

@@ -14,8 +14,8 @@ class ExportOptions:
     """Write a model as a file for other runtimes.
 
     The file is compared with the model on 67 small photographs, and written only if it agrees. It takes "images",
-    (B, C, H, W) float32, normalised, for any B, and gives "logits"; it also holds the names of the classes and the
-    preprocessing.
+    (B, C, H, W) float32, normalised, for any B (pt2: up to 4,096), and gives "logits"; it also holds the names of the
+    classes and the preprocessing.
     """
 
     weights: Annotated[str, tyro.conf.arg(metavar="NAME")]

@@ -76,12 +76,14 @@ def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[st
     for step, (images, labels) in enumerate(run.batches.of_epoch(epoch), start=epoch * len(run.batches)):
         rate = set_rate(run.optimizer, recipe.learning_rate * schedule(step, steps=run.steps, warmup=run.warmup))
         run.optimizer.zero_grad()
+        batch_weight = loss_weight(labels, run.class_weights)
         for x, y in zip(images.chunk(recipe.accumulate), labels.chunk(recipe.accumulate), strict=True):
             with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
                 logits = run.forward(normalise(x, run.data))  # (b, K)
             loss = F.cross_entropy(logits.float(), y, run.class_weights, label_smoothing=recipe.label_smoothing)
-            run.accelerator.backward(loss * len(x) / len(images))  # gradients of all parts add up to the batch's
-            totals.add(loss.detach() * len(x), logits, y)
+            part = loss_weight(y, run.class_weights) / batch_weight
+            run.accelerator.backward(loss * part)  # the gradients of all parts add up to the batch's
+            totals.add(loss.detach() * part * len(images), logits, y)
         norm = nn.utils.clip_grad_norm_(run.model.parameters(), recipe.clip)
         check_finite(loss, norm, step, rate)
         run.optimizer.step()
@@ -289,6 +291,13 @@ def class_weights(labels: Tensor, K: int) -> Tensor:
     """The weight of each class in the loss, N / (K n) for n of N images, so that all classes count the same: (K,)."""
     counts = torch.bincount(labels, minlength=K)  # (K,)
     return len(labels) / (K * counts.clamp(min=1))
+
+
+def loss_weight(labels: Tensor, weights: Tensor | None) -> float | Tensor:
+    """What the mean of ``F.cross_entropy`` divides by: the weights of the labels (B,), or else the number of images."""
+    if weights is None or labels.is_floating_point():
+        return len(labels)
+    return weights[labels].sum()
 
 
 def schedule(step: int, *, steps: int, warmup: int) -> float:
