@@ -85,10 +85,13 @@ def bipartite_matching(keys: Tensor, r: int, protected: int = 1) -> Tensor:
     similarity[:, : (protected + 1) // 2] = -math.inf  # protected tokens at even places
     similarity[:, :, : protected // 2] = -math.inf  # and at odd ones
     best, partner = similarity.max(dim=-1)  # (B, even)
-    merged = best.topk(r).indices  # (B, r), the even tokens that go
-    stays = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device).scatter(1, 2 * merged, False)  # (B, T)
+    # The r even tokens with the best partners go; a column n of the even tokens is token 2n, of the odd ones 2n + 1.
+    best_pairs = best.topk(r).indices  # (B, r)
+    source = 2 * best_pairs  # (B, r), the tokens that go
+    target = 2 * partner.gather(1, best_pairs) + 1  # (B, r), the tokens that take them in
+    stays = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device).scatter(1, source, False)  # (B, T)
     place = stays.cumsum(dim=1) - 1  # (B, T), of each token that stays
-    return place.scatter(1, 2 * merged, place.gather(1, 2 * partner.gather(1, merged) + 1))
+    return place.scatter(1, source, place.gather(1, target))
 
 
 def drop_lowest(scores: Tensor, r: int, protected: int = 1) -> Tensor:
