@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from vit_tutorial.data.extras import requirement
+
+ROOT = Path(__file__).resolve().parent.parent
 # All that the extras bring can't be imported; what torch may bring along can.
 BLOCKED = ("accelerate", "matplotlib", "torchvision", "huggingface_hub", "IPython", "sklearn", "torchinfo")
 WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({BLOCKED!r}))\n"  # None there: it can't be imported
@@ -67,10 +69,14 @@ def test_a_missing_extra_is_one_sentence():
     done = without_extras(EACH, *MISSING)
     assert done.stderr == ""
     for said, (code, (package, extra)) in zip(done.stdout.splitlines(), MISSING.items(), strict=True):
-        assert said == f'ModuleNotFoundError {package} is not installed: pip install "vit-tutorial[{extra}]"', code
+        assert said == f'ModuleNotFoundError {package} is not installed: pip install -e "{ROOT}[{extra}]"', code
 
 
 def test_a_command_says_which_extra_it_needs():
     done = without_extras("import vit_tutorial_cli\nvit_tutorial_cli.main(['train', '--out', 'x'])")
     assert done.returncode == 1
-    assert done.stderr == 'error: accelerate is not installed: pip install "vit-tutorial[train]"\n'
+    assert done.stderr == f'error: accelerate is not installed: pip install -e "{ROOT}[train]"\n'
+
+
+def test_without_a_clone_the_package_is_installed_by_its_name(tmp_path):
+    assert requirement("train", tmp_path) == '"vit-tutorial[train]"'

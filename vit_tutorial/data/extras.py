@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+SOURCE = Path(__file__).resolve().parents[2]  # the clone, or the folder of installed packages
 EXTRA_OF = {  # a package: the extra that brings it
     "accelerate": "train",
     "torchvision": "train",
@@ -39,5 +41,12 @@ def install_hint() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        text = f'{package} is not installed: pip install "vit-tutorial[{EXTRA_OF[package]}]"'
+        text = f"{package} is not installed: pip install {requirement(EXTRA_OF[package])}"
         raise ModuleNotFoundError(text, name=error.name) from None
+
+
+def requirement(extra: str, source: Path = SOURCE) -> str:
+    """What pip is to install, with an extra: the clone that this file lies in, or else the package by its name."""
+    if (source / "pyproject.toml").is_file():
+        return f'-e "{source}[{extra}]"'
+    return f'"vit-tutorial[{extra}]"'
