@@ -60,7 +60,7 @@ def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
 def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        live.shipped("digits").save(path := Path(folder) / "live.html")
+        live.shipped("digits", states=True).save(path := Path(folder) / "live.html")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1240, "height": 880}, color_scheme="light", reduced_motion="reduce")
         page.set_default_timeout(120_000)
