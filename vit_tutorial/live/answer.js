@@ -9,7 +9,13 @@ export const FEW = 12; // classes that all have a place
 const LIKELIEST = 8; // shown of more
 
 export const best = ({ probabilities }) => probabilities.indexOf(Math.max(...probabilities));
-export const answerOf = ({ classes }, run) => `${classes[best(run)]}, ${percent(run.probabilities[best(run)])}`;
+// An untrained model gives all classes the same: the first of them is no answer.
+const isTie = ({ probabilities }) => Math.max(...probabilities) - Math.min(...probabilities) < 1e-3;
+
+export function answerOf({ classes }, run) {
+  const chance = percent(run.probabilities[best(run)]);
+  return isTie(run) ? `nothing: each has ${chance}` : `${classes[best(run)]}, ${chance}`;
+}
 
 // The page's introduction: what the model is, and what it can answer.
 function drawSizes({ $, model: { classes, config } }) {
@@ -33,7 +39,7 @@ function drawBars({ $, model: { classes }, shown: { now, before } }, changed) {
     number.textContent = percent(now.probabilities[k]);
     bar.style.setProperty("--fraction", `${100 * now.probabilities[k]}%`);
     bar.style.setProperty("--before", changed ? `${100 * before.probabilities[k]}%` : "-10%");
-    bars.children[i].className = k === best(now) ? "top" : "";
+    bars.children[i].className = k === best(now) && !isTie(now) ? "top" : "";
   });
 }
 

@@ -166,22 +166,23 @@ const STORY = [
     shownWhen: ({ hasStates }) => hasStates,
     text: () =>
       "All its numbers began as noise: each digit got about 10 %. Training changed them little by little, towards right answers. " +
-      "Move the slider, from 0 epochs on: when is it sure of your picture?",
+      "Move the slider, from 0 epochs on (one is all training pictures once): when is it sure of your picture?",
   },
   {
     station: "what-if",
     highlight: ".map",
     buttons: ["reset", "shuffle"],
-    text: ({ click }) =>
-      `Now break it: ${click.toLowerCase()} parts of the diagram to cut them. Does the answer survive? ` +
-      "Then press Reset, then Shuffle all: patches change places. What is it now?",
+    text: ({ click, isOfDigits }) =>
+      `Now break it: ${click.toLowerCase()} parts of the diagram to cut them. ` +
+      (isOfDigits ? "With the 3, cut + z of block 1: the old tokens are lost. " : "Does the answer survive? ") +
+      "Then press Reset, then Shuffle all: what is it now?",
   },
   {
     station: "what-if",
     highlight: "[data-tour=questions]",
     buttons: ["another", "reset", "shuffle"],
     text: ({ hasNextPages }) =>
-      "You have met every part. Here are five tasks: the page ticks what you have done. " +
+      "You have met every part. Five tasks are left: press Reset before each. " +
       "If one can’t be done, take another picture. " +
       (hasNextPages ? "Then follow a link." : "Then go on, as the last line says."),
   },
@@ -193,6 +194,7 @@ function wordsOf({ sizes, config, classes, meaning, states, nextPages, isOfDigit
   const isTouched = matchMedia("(pointer: coarse)").matches;
   return {
     ...sizes,
+    isOfDigits,
     K: classes.length,
     canDraw: isOfDigits && sizes.H <= 32,
     isTried: Boolean(meaning),
