@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -86,40 +88,20 @@ def _columns(rows: list[Rows]) -> Rows:
     return torch.stack(largest), torch.stack(totals), torch.stack(outputs)
 
 
-def _online(scores: Tensor, values: Tensor, block: int) -> Rows:
+def _online(
+    scores: Tensor, values: Tensor, block: int, *, rescale_total: bool = True, rescale_output: bool = True
+) -> Rows:
     """After each block: the largest score, the total and the output so far, as in ``blockwise_attention``."""
     largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
     rows = []
     for some, belonging in zip(scores.split(block), values.split(block), strict=True):
         new = torch.maximum(largest, some.max())
         weights, rescale = (some - new).exp(), (largest - new).exp()
-        total = rescale * total + weights.sum()
-        output = rescale * output + weights @ belonging
-        largest = new
-        rows.append((largest, total, output / total))
-    return _columns(rows)
-
-
-def _total_not_rescaled(scores: Tensor, values: Tensor, block: int) -> Rows:
-    largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
-    rows = []
-    for some, belonging in zip(scores.split(block), values.split(block), strict=True):
-        new = torch.maximum(largest, some.max())
-        weights, rescale = (some - new).exp(), (largest - new).exp()
+        if rescale_total:
+            total = rescale * total
+        if rescale_output:
+            output = rescale * output
         total = total + weights.sum()
-        output = rescale * output + weights @ belonging
-        largest = new
-        rows.append((largest, total, output / total))
-    return _columns(rows)
-
-
-def _output_not_rescaled(scores: Tensor, values: Tensor, block: int) -> Rows:
-    largest, total, output = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
-    rows = []
-    for some, belonging in zip(scores.split(block), values.split(block), strict=True):
-        new = torch.maximum(largest, some.max())
-        weights, rescale = (some - new).exp(), (largest - new).exp()
-        total = rescale * total + weights.sum()
         output = output + weights @ belonging
         largest = new
         rows.append((largest, total, output / total))
@@ -151,13 +133,13 @@ ONLINE_SOFTMAX = Exercise(
             name="a sum that isn't rescaled",
             says="When the largest score grows, the old sum belongs to the old one: multiply it by exp(old - new).",
             reread=_BLOCKS,
-            wrong=_total_not_rescaled,
+            wrong=functools.partial(_online, rescale_total=False),
         ),
         Mistake(
             name="an output that isn't rescaled",
             says="The sum of weights times values belongs to the old largest score, too: multiply it as well.",
             reread=_BLOCKS,
-            wrong=_output_not_rescaled,
+            wrong=functools.partial(_online, rescale_output=False),
         ),
     ),
 )
