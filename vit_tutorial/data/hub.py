@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vit_tutorial.data.extras import install_hint
-from vit_tutorial.data.folders import decode
 from vit_tutorial.data.images import Data, Images, channel_statistics
+from vit_tutorial.data.photo_files import decode
 from vit_tutorial.data.preprocessing import Preprocessing, unnormalised_center
 from vit_tutorial.patches import Size
 
@@ -71,7 +71,7 @@ def stays_on_disk(name: str) -> bool:
     return name.startswith(HUB) or (name != "" and any(Path(name).glob("train*.tar")))  # Path("") is this folder
 
 
-def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | None = None) -> Data:
+def from_disk(name: str, image_size: Size, preprocess: Preprocessing | None = None) -> Data:
     """A data set that stays on the disk.
 
     Args:
@@ -93,7 +93,7 @@ def from_disk(name: str, image_size: Size | None, preprocess: Preprocessing | No
     splits, image, label, classes = (
         _from_hub(name.removeprefix(HUB)) if name.startswith(HUB) else _from_shards(Path(name))
     )
-    to_input = preprocess or unnormalised_center(image_size or 64)
+    to_input = preprocess or unnormalised_center(image_size)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
     columns, as_bytes = [image, label], datasets.Image(decode=False)
     train, test = (

@@ -82,31 +82,39 @@ def load(
             size or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
-    on_disk = hub.stays_on_disk(name)
-    if test_fraction is not None and (on_disk or name in DATASETS):
-        raise ValueError(f"{name} has a test split of its own: test_fraction={test_fraction} is for a folder of images")
     if image_size is not None and preprocess and as_pair(image_size, "image_size") != preprocess.image_size:
-        size = preprocess.image_size
-        raise ValueError(f"the model takes images of {size}, got image_size={image_size!r}: leave image_size out")
-    if on_disk:
-        return hub.from_disk(name, image_size, preprocess)
-    if name not in DATASETS:
-        if not name or not Path(name).is_dir():
-            known = ", ".join(DATASETS)
-            raise ValueError(
-                f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {hub.HUB}owner/name"
-            )
-        if preprocess is not None:
-            return image_folder(name, None, test_fraction, preprocess=preprocess)
-        return image_folder(name, 64 if image_size is None else image_size, test_fraction)
-    data = LOADERS[name](Path(root))
+        raise ValueError(
+            f"the model takes images of {preprocess.image_size}, got image_size={image_size!r}: leave image_size out"
+        )
+    if name in DATASETS:
+        _refuse_test_fraction(name, test_fraction)
+        return _of_size(LOADERS[name](Path(root)), image_size, preprocess)
+    size = FOLDER_SIZE if image_size is None else image_size  # without a model that says what it takes
+    if hub.stays_on_disk(name):
+        _refuse_test_fraction(name, test_fraction)
+        return hub.from_disk(name, size, preprocess)
+    if name and Path(name).is_dir():
+        return image_folder(name, None if preprocess else size, test_fraction, preprocess=preprocess)
+    known = ", ".join(DATASETS)
+    raise ValueError(
+        f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {hub.HUB}owner/name"
+    )
+
+
+def _refuse_test_fraction(name: str, test_fraction: float | None) -> None:
+    if test_fraction is not None:
+        raise ValueError(f"{name} has a test split of its own: test_fraction={test_fraction} is for a folder of images")
+
+
+def _of_size(data: Data, image_size: Size | None, preprocess: Preprocessing | None) -> Data:
+    """The data set, if its images are of the size that is asked for; normalised as the model to be fine-tuned takes."""
     if image_size is not None and as_pair(image_size, "image_size") != data.image_size:
-        raise ValueError(f"{name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
+        raise ValueError(f"{data.name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
     if preprocess is None:
         return data
     ours, theirs = (data.in_channels, *data.image_size), (len(preprocess.mean), *preprocess.image_size)
     if ours != theirs:
-        raise ValueError(f"{name} has images of {ours} (channels, height, width), and the model takes {theirs}")
+        raise ValueError(f"{data.name} has images of {ours} (channels, height, width), and the model takes {theirs}")
     return replace(data, mean=preprocess.mean, std=preprocess.std, preprocess=preprocess)
 
 
@@ -224,7 +232,8 @@ LOADERS: dict[str, Callable[[Path], Data]] = {  # the folder that downloads go t
     "cifar10": cifar10,
 }
 # Your own images: image size and classes are theirs, and their mean and standard deviation are measured.
+FOLDER_SIZE = 64  # pixels, if no other size is given
 FOLDER = DatasetSpec(
-    model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
+    model=ViTConfig(image_size=FOLDER_SIZE, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=FOLDER_RECIPE,
 )

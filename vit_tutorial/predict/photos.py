@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.data import Preprocessing, images_in, open_photo
-from vit_tutorial.data.folders import THREADS, problem_of
+from vit_tutorial.data.photo_files import THREADS, problem_of
 from vit_tutorial.data.preprocessing import to_rgb
 from vit_tutorial.data.text import printable
 
