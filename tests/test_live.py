@@ -135,8 +135,13 @@ def test_refuses_what_is_no_plain_vit(refuses):
     """A page of a subclass would show another model's answers: its script has the plain forward pass alone."""
     model, pictures = model_of(), pictures_of(model_of(), 2)
     variant = positions.PositionViT(positions.PositionConfig(**vars(model.config), kind="2d"))
-    with refuses(TypeError, "plain ViT", "PositionViT"):
+    with refuses(TypeError, "plain ViT", "PositionViT, has other parts"):
         live.page(variant, pictures)
+    with refuses(TypeError, "this model, a HybridViT, takes its tokens from convolutions: fine-tune a plain one"):
+        live.page(vt.load("cifar10").model, torch.rand(2, 3, 32, 32))
+    for wrapper in (torch.nn.DataParallel, torch.compile):
+        with refuses(TypeError, "give it the ViT inside"):
+            live.page(wrapper(model), pictures)
     model.blocks[1].mlp.gelu = torch.nn.ReLU()
     with refuses(TypeError, "blocks.1.mlp.gelu is a GELU, got a ReLU"):
         live.page(model, pictures)

@@ -429,16 +429,17 @@ def test_init_weights_after_meta_is_the_constructor(position):
         assert torch.equal(model.state_dict()[name], tensor), name
 
 
-def test_init_weights_refuses_what_it_can_t_initialise(refuses):
+@pytest.mark.parametrize("register", [torch.nn.Module.register_parameter, torch.nn.Module.register_buffer])
+def test_init_weights_refuses_what_it_can_t_initialise(register, refuses):
     class Own(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.table = torch.nn.Parameter(torch.zeros(3))
+            register(self, "table", torch.nn.Parameter(torch.zeros(3)))
 
-    with refuses(TypeError, "Own has parameters, and no reset_parameters"):
+    with refuses(TypeError, "Own has table, and no reset_parameters"):
         ViT(tiny(), embed=Own()).init_weights()
     config = ModernConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8)
-    with refuses(TypeError, "init_weights is for a plain ViT, got a ModernViT"):
+    with refuses(TypeError, "init_weights is for a plain ViT, got a ModernViT: build it without the meta device"):
         ModernViT(config).init_weights()
 
 

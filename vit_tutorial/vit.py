@@ -158,10 +158,13 @@ class ViT(nn.Module):
         With the same seed they are those that the constructor draws.
 
         Raises:
-            TypeError: a variant's model, or a part that has parameters and no ``reset_parameters``.
+            TypeError: a variant's model, or a part that has parameters or buffers and no ``reset_parameters``.
         """
         if type(self.config) is not ViTConfig:
-            raise TypeError(f"init_weights is for a plain ViT, got a {type(self).__name__}: build it on its device")
+            raise TypeError(
+                f"init_weights is for a plain ViT, got a {type(self).__name__}: build it without the meta device, or "
+                "load weights into it"
+            )
         self.apply(_reset)  # layers before what they are part of, as in the constructors
 
     def forward(self, images: Tensor) -> Tensor:
@@ -211,8 +214,8 @@ def _reset(part: nn.Module) -> None:
     reset = getattr(part, "reset_parameters", None)
     if reset is not None:
         reset()
-    elif [*part.parameters(recurse=False)]:
-        raise TypeError(f"{type(part).__name__} has parameters, and no reset_parameters() to give them first values")
+    elif own := [*dict(part.named_parameters(recurse=False)), *dict(part.named_buffers(recurse=False))]:
+        raise TypeError(f"{type(part).__name__} has {own[0]}, and no reset_parameters() to give it its first values")
 
 
 def _embeddings(config: ViTConfig) -> Embeddings:

@@ -20,6 +20,7 @@ from vit_tutorial.live.html import assemble, base64_of, check_page, colour_map, 
 from vit_tutorial.live.meaning import SHOWN, meaning
 from vit_tutorial.live.states import State, differences
 from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.vit import ViT, ViTConfig
 
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
@@ -200,10 +201,16 @@ def _check(
 
 def _check_plain(model: ViT) -> None:
     """The page's script knows the parts of a plain ViT alone, so each module must be of the kind that it has there."""
-    if type(model) is not ViT:
+    kind = type(model).__name__
+    if not isinstance(model, ViT):
         raise TypeError(
-            f"the page runs a plain ViT, got {type(model).__name__}: unwrap a compiled or distributed model, and look "
-            "at a variant with vt.explain"
+            f"the page runs a plain ViT, got a {kind}: give it the ViT inside, without compile, DDP or PEFT"
+        )
+    if type(model) is not ViT:
+        other = "takes its tokens from convolutions" if isinstance(model, HybridViT) else "has other parts"
+        raise TypeError(
+            f"the page runs a plain ViT, and this model, a {kind}, {other}: fine-tune a plain one, as photographs "
+            "is, or look at this one with vt.explain"
         )
     with torch.device("meta"):
         plain = ViT(model.config)
