@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 import code_mistakes
-import photographs
 import torch
+from cifar10 import read_cifar10
 from result_table import ResultTable
 from torch import Tensor, nn
 
@@ -399,10 +399,10 @@ def table() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="CIFAR-10 as files, as for benchmarks/photographs.py")
+    parser.add_argument("--data", required=True, help="CIFAR-10 with train/ and test/, a folder for each class")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = photographs.read(args.data)
+    data = read_cifar10(args.data)
     # The split goes class by class; a batch needs all classes, where an image gets what belongs to another.
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
     images, labels = data["test_images"][::10][order].float() / 255, data["test_labels"][::10][order]

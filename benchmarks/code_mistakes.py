@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import photographs
 import torch
+from cifar10 import read_cifar10
 from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
@@ -150,11 +150,11 @@ def table() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="CIFAR-10 as files, as for benchmarks/photographs.py")
+    parser.add_argument("--data", required=True, help="CIFAR-10 with train/ and test/, a folder for each class")
     parser.add_argument("--images", type=int, default=5000, help="of those held out, for the trained model")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    measure(photographs.read(args.data), args.images)
+    measure(read_cifar10(args.data), args.images)
     print(table())
 
 

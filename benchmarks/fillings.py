@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 import torch
-from photographs import read
+from cifar10 import read_cifar10
 from PIL import Image
 from result_table import ResultTable
 from torch import Tensor
@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
     torch.set_num_threads(1)
-    data = read(parser.parse_args().data)
+    data = read_cifar10(parser.parse_args().data)
     known = data["train_images"].flatten(1).float() / 255  # (n, C·H·W), those of the painter
     mean = known.mean(dim=0)
     covariance = (known - mean).T @ (known - mean) / len(known) + 1e-4 * torch.eye(len(mean))

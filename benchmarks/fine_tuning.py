@@ -30,6 +30,8 @@ import time
 from pathlib import Path
 
 import torch
+from cifar10 import read_cifar10
+from real_features import published_folder
 from result_table import ResultTable
 from seeds import mean_with_interval
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -236,10 +238,7 @@ def class_tokens(model: vt.ViT, images: Tensor) -> Tensor:
 
 
 def run_photographs(folder: str) -> None:
-    from photographs import read
-    from real_features import published_folder
-
-    data = read(folder)
+    data = read_cifar10(folder)
     with tempfile.TemporaryDirectory() as published:
         model = vt.load(published_folder(vt.data.real_file(), Path(published)), image_size=112).model
         held, test = data["validation_images"][:300], data["test_images"][::16]

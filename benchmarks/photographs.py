@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cifar10 import read_cifar10
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -37,30 +38,8 @@ PLAIN_EPOCHS = 2  # the last ones, without mixing: the model ends on photographs
 COPIES = 10
 PADDING = 4
 TEACHER = 0.7  # weight of the hybrid's answers beside the labels
-VALIDATION = 5_000  # images of the training split
 BATCH = 256
 CLIP = 1.0
-
-
-def read(folder: str) -> dict[str, Tensor]:
-    """The pictures as bytes and their labels, the validation split apart, kept beside the folder for the next run."""
-    kept = Path(folder).with_suffix(".pt")
-    if kept.exists():
-        return torch.load(kept, weights_only=True)  # type: ignore[no-any-return]
-    data = vt.data.load(folder, image_size=32)
-    splits = {}
-    for name, split in (("train", data.train), ("test", data.test)):
-        pairs = [split[i] for i in range(len(split))]  # type: ignore[arg-type]
-        splits[f"{name}_images"] = torch.stack([(image * 255).round().byte() for image, _ in pairs])  # (n, 3, 32, 32)
-        splits[f"{name}_labels"] = torch.tensor([int(label) for _, label in pairs])
-    order = torch.randperm(len(splits["train_labels"]), generator=torch.Generator().manual_seed(0))
-    for part in ("images", "labels"):
-        every = splits[f"train_{part}"][order]
-        splits[f"validation_{part}"], splits[f"train_{part}"] = every[:VALIDATION], every[VALIDATION:]
-    pixels = splits["train_images"].float() / 255
-    splits["mean"], splits["std"] = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3))
-    torch.save(splits, kept)
-    return splits
 
 
 class Steps:
@@ -294,7 +273,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = read(args.data)
+    data = read_cifar10(args.data)
     if args.run == "mae":
         train_mae(data, args.out)
     elif args.run == "teach":

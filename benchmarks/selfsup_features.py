@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from photographs import read
+from cifar10 import few_of_each_class, read_cifar10
 from result_table import ResultTable
 from seeds import mean_with_interval
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
@@ -51,12 +51,6 @@ READINGS = {
 }
 Data = dict[str, Tensor]  # images and labels of each split
 Features = dict[str, Tensor]  # {reading: (n, D)}
-
-
-def few(labels: Tensor, each: int, seed: int) -> Tensor:
-    """The places of so many photographs of each class, drawn by the seed."""
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    return torch.cat([order[labels[order] == label][:each] for label in range(10)])
 
 
 def quarters(maps: Tensor, side: int = 2) -> Tensor:
@@ -145,7 +139,7 @@ class Extractors:
 
     def draw(self, name: str, seed: int) -> dict[str, Features]:
         """Of a seed's labelled photographs, of those held out, and of the test split."""
-        known = self.data["train_images"][few(self.data["train_labels"], MOST, seed)]
+        known = self.data["train_images"][few_of_each_class(self.data["train_labels"], MOST, seed)]
         return {split: self.of(name, split, images, seed) for split, images in ({"train": known} | self.kept).items()}
 
 
@@ -157,7 +151,7 @@ def probe(X: dict[str, Tensor], each: int, seed: int, data: Data) -> Iterator[tu
     mean, std = X["train"].mean(dim=0), X["train"].std(dim=0) + 1e-6
     x = {split: ((values - mean) / std / values.shape[1] ** 0.5).numpy() for split, values in X.items()}
     rows = torch.arange(10 * MOST).reshape(10, MOST)[:, :each].flatten()
-    labels = data["train_labels"][few(data["train_labels"], MOST, seed)][rows]
+    labels = data["train_labels"][few_of_each_class(data["train_labels"], MOST, seed)][rows]
     best = 0.0
     for penalty in PENALTIES:
         reader = LogisticRegression(C=penalty, max_iter=300, tol=1e-3).fit(x["train"][rows], labels)
@@ -176,7 +170,7 @@ def reading_of(name: str) -> str:
 
 
 def run(folder: str, seeds: int, names: list[str]) -> None:
-    data = read(folder)
+    data = read_cifar10(folder)
     extractors = Extractors(data)
     for name, seed in itertools.product(names, (100, *range(seeds))):
         if seed == 100 and len(READINGS[name]) == 1:

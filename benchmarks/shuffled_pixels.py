@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from photographs import read
+from cifar10 import few_of_each_class, read_cifar10
 from result_table import ResultTable
 from seeds import best_of_growing_grid, mean_with_interval
 from threadpoolctl import threadpool_limits
@@ -68,7 +68,7 @@ def digits_splits() -> dict[str, Split]:
 
 
 def photograph_splits(folder: str) -> dict[str, Split]:
-    data = read(folder)
+    data = read_cifar10(folder)
     mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
 
     def halved(images: Tensor) -> Tensor:
@@ -96,14 +96,6 @@ def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
     if name == "ResNet":
         return ResNet(((16, 1), (32, 2), (32, 1), (64, 2)), 10)
     return vt.ViT(vt.ViTConfig(**shape, depth=2 if small else 3))
-
-
-def few(split: Split, pictures: int, seed: int) -> Split:
-    """So many pictures, as many of each class, drawn by the seed."""
-    images, labels = split
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    places = torch.cat([order[labels[order] == label][: pictures // 10] for label in range(10)])
-    return images[places], labels[places]
 
 
 def fit(model: nn.Module, split: Split, steps: int, rate: float, seed: int) -> None:
@@ -137,7 +129,9 @@ def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, see
         return
     begin, model = time.process_time(), model_of(data, name, seed)
     splits = {key: (shuffled(images, data, seed), labels) for key, (images, labels) in splits.items()}
-    fit(model, few(splits["train"], pictures, seed), steps, rate, seed)
+    images, labels = splits["train"]
+    places = few_of_each_class(labels, pictures // 10, seed)
+    fit(model, (images[places], labels[places]), steps, rate, seed)
     held = f"{accuracy(model, splits['validation']):.4f}"
     test = "" if part == "rates" else f"{accuracy(model, splits['test']):.4f}"
     RESULTS.add([*known, held, test, f"{time.process_time() - begin:.1f}"])

@@ -1,24 +1,16 @@
 """Sphinx's settings for the book; ``build.py`` starts it."""
 
-import base64
-import dataclasses
-import functools
-import hashlib
-import json
 import os
-import re
-import textwrap
-import typing
+import sys
 from pathlib import Path
 
-from docutils import nodes
-from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
-from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import vit_tutorial
-from vit_tutorial.options import export, live, predict, recipe, train
+
+sys.path.append(str(Path(__file__).parent))
+import docstrings
+import pictures
 
 project = "The Vision Transformer, from pixels to published weights"
 html_title = "vit_tutorial"
@@ -98,78 +90,9 @@ html_theme_options = {
 }
 
 
-def find_in_package(
-    app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, text: nodes.TextElement
-) -> nodes.Element | None:
-    """Link a docstring's :class:`ViT` from any module; a name that is defined and has no entry stays plain text."""
-    if node.get("refdomain") != "py":
-        return None
-    target, python = node["reftarget"], env.domains.python_domain
-    places = [name for name in python.objects if name.endswith(f".{target}")]
-    if len(places) == 1:
-        return python.resolve_xref(env, node["refdoc"], app.builder, "obj", places[0], node, text)
-    return text if target.rpartition(".")[2] in defined_names() else None
-
-
-@functools.cache
-def defined_names() -> set[str]:
-    source = "\n".join(path.read_text(encoding="utf-8") for path in Path(vit_tutorial.__file__).parent.rglob("*.py"))
-    return set(re.findall(r"^(?: *def | *class |)(\w+)(?=\(|:)", source, re.MULTILINE))
-
-
-INITIAL = re.compile(r"^( +\w+: )([A-Z]\.)", re.MULTILINE)
-RETURNS = re.compile(r"^Returns:((?:\n(?: +.*|(?=\n +)))+)", re.MULTILINE)
-
-
-def default_factories(
-    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
-) -> tuple[str | None, str | None]:
-    """A dataclass's ``<factory>`` as ``...``, which can be parsed, and so be typeset."""
-    return signature and signature.replace("<factory>", "..."), returns
-
-
-def add_alternative_text(app: Sphinx, doctree: nodes.document) -> None:
-    """Give each figure the text that its output carries (MyST-NB names a picture by its bytes, and drops the text)."""
-    page = Path(app.env.doc2path(app.env.docname))
-    if page.suffix != ".ipynb":
-        return
-    texts = {}
-    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", []):
-            if png := output.get("data", {}).get("image/png"):
-                name = hashlib.sha256(base64.b64decode("".join(png))).hexdigest()
-                texts[name] = output["metadata"].get("image/png", {}).get("alt", "")
-    for image in doctree.findall(nodes.image):
-        image.setdefault("alt", texts.get(Path(image["uri"]).stem, ""))
-
-
-def before_napoleon(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Keep "Returns: words: more" from being read as a type and its text, and "dim: D." as a list from D on."""
-    text = INITIAL.sub(r"\1\\\2", "\n".join(lines))
-    lines[:] = RETURNS.sub(lambda found: f":returns:{textwrap.indent(found[1], '    ')}\n", text).splitlines()
-
-
-def whole_attribute(self: GoogleDocstring) -> tuple[str, list[str]]:
-    """An attribute's docstring has no type in front: "Of the numbers in the model: fp32." is a sentence."""
-    return "", self.__class__(self._dedent(self._consume_to_end()), self._config).lines()
-
-
-GoogleDocstring._consume_inline_attribute = whole_attribute
-
-
-def plain_types_of_options() -> None:
-    """The reference shows an option's type without what the command line needs to know of it."""
-    for module in (export, live, predict, recipe, train):
-        for value in vars(module).values():
-            if dataclasses.is_dataclass(value) and isinstance(value, type):
-                plain = typing.get_type_hints(value)
-                value.__annotations__ = plain
-                value.__init__.__annotations__ = plain
-
-
 def setup(app: Sphinx) -> None:
-    plain_types_of_options()
-    app.connect("doctree-read", add_alternative_text, priority=100)
-    app.connect("autodoc-process-docstring", before_napoleon, priority=100)
-    app.connect("missing-reference", find_in_package)
-    app.connect("autodoc-process-signature", default_factories)
+    docstrings.show_plain_types_of_options()
+    app.connect("doctree-read", pictures.add_alternative_text, priority=100)
+    app.connect("autodoc-process-docstring", docstrings.prepare_for_napoleon, priority=100)
+    app.connect("autodoc-process-signature", docstrings.typeset_default_factories)
+    app.connect("missing-reference", docstrings.find_in_package)
