@@ -5,7 +5,7 @@ They read nothing but the fields of a config.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -27,6 +27,9 @@ SOFT = {  # the palette's roles, pale enough to write on
     "plain": "#EFEFEF",
 }
 NEW = "#C1272D"  # the frame of what came after 2020
+PLUS = 0.17  # radius of the + where a branch comes back
+BEFORE_BRANCH = 0.2  # between the stream's last sign and a box
+Part = tuple[str, str, bool]  # what stands in the box, a colour of SOFT, whether it came after 2020
 
 
 @styled
@@ -35,51 +38,60 @@ def encoder_block(config: Config) -> Figure:
 
     Read from the bottom up. Every arrow along the stream carries (B, T, D); the branches leave it and come back at a +.
     """
-    figure, ax = canvas(WIDTH, 6.6, (0, 12), (0, 8.2))
-    _block(ax, 2.9, config, "pre")
-    _block(ax, 9.1, config, "post")
+    D, h = config.dim, config.num_heads
+    norm = ("layer norm", "norm", False)
+    attention = (f"attention\n{h} heads of {D // h}", "query", False)
+    mlp = (f"MLP\n{D} → {config.mlp_dim} → {D}", "value", False)
+    stream = f"(B, {config.num_tokens}, {D})"
+    blocks = {
+        "pre-norm: a ViT's block": ([norm, attention], [norm, mlp], []),
+        "post-norm: the Transformer of 2017": ([attention], [mlp], [norm]),
+    }
+    figure, ax = canvas(WIDTH, 5.6, (0, 12), (0, 6.7))
+    for x, (title, (first, second, after_sum)) in zip((3.1, 9.3), blocks.items(), strict=True):
+        ax.text(x, 6.5, title, ha="center", va="center", weight="bold")
+        ax.text(x, 0.1, f"z  {stream}", ha="center", va="center")
+        y = 0.3
+        for branch, equation in ((first, "Eq. 2"), (second, "Eq. 3")):
+            if not after_sum:
+                ax.text(x + 1.5, y + 1.0, equation, ha="left", va="center", color=PALETTE["muted"])
+            y = _draw_branch(ax, x, y, branch, fontsize=11, carries=stream)
+            y = _stack(ax, x, y, after_sum, fontsize=11)
+            ax.plot([x, x], [y, y + 0.2], color="#555555", linewidth=1.3)
+            y += 0.2
+        arrow(ax, (x, y), (x, y + 0.35))
+        ax.text(x, y + 0.53, f"out  {stream}", ha="center", va="center")
     return figure
 
 
-def _block(ax: Axes, x: float, config: Config, norm: Literal["pre", "post"]) -> None:
-    stream = f"(B, {config.num_tokens}, {config.dim})"
-    msa = f"attention\n{config.num_heads} heads of {config.dim // config.num_heads}"
-    mlp = f"MLP\n{config.dim} → {config.mlp_dim} → {config.dim}"
-    title = "pre-norm: a ViT's block" if norm == "pre" else "post-norm: the Transformer of 2017"
-    ax.text(x, 8.0, title, ha="center", va="center", weight="bold")
-    ax.text(x, 0.1, f"z  {stream}", ha="center", va="center")
-    y = 0.3
-    for part, face, equation in ((msa, SOFT["query"], "Eq. 2"), (mlp, SOFT["value"], "Eq. 3")):
-        if norm == "pre":
-            boxes = [("layer norm", SOFT["norm"], 0.42, 1.05), (part, face, 0.72, 1.95)]
-            plus, top = y + 2.85, y + 3.3
-        else:
-            boxes = [(part, face, 0.72, 1.1)]
-            plus, top = y + 1.95, y + 3.3
-        below = y
-        for text, colour, height, rise in boxes:
-            arrow(ax, (x, below), (x, y + rise - height / 2))
-            box(ax, (x, y + rise), (2.5, height), text, colour)
-            below = y + rise + height / 2
-        arrow(ax, (x, below), (x, plus - 0.17), stream)
-        _plus(ax, (x, plus))
-        _detour(ax, (x, y + 0.32), (x, plus), x - 1.75)
-        if norm == "pre":
-            ax.text(x - 1.85, (y + plus) / 2, "unchanged", ha="right", va="center", rotation=90, fontsize=9)
-        if norm == "post":
-            arrow(ax, (x, plus + 0.17), (x, plus + 0.55))
-            box(ax, (x, plus + 0.76), (2.5, 0.42), "layer norm", SOFT["norm"])
-            out_of = plus + 0.97
-        else:
-            out_of = plus + 0.17
-        if part is mlp:
-            arrow(ax, (x, out_of), (x, top + 0.3))
-        else:
-            ax.plot([x, x], [out_of, top + 0.3], color="#555555", linewidth=1.3)
-        if norm == "pre":
-            ax.text(x + 1.5, y + 1.5, equation, ha="left", va="center", color=PALETTE["muted"])
-        y = top + 0.3
-    ax.text(x, y + 0.18, f"out  {stream}", ha="center", va="center")
+def _draw_branch(ax: Axes, x: float, y: float, parts: Sequence[Part], fontsize: int, carries: str = "") -> float:
+    """A branch that leaves the stream at y, and comes back to it at a +; the height above the +.
+
+    Args:
+        ax: to draw on.
+        x: of the stream.
+        y: where the stream comes from below.
+        parts: the branch's boxes, the lowest first.
+        fontsize: in the boxes.
+        carries: the shape of what reaches the +.
+    """
+    top = _stack(ax, x, y, parts, fontsize)
+    plus = top + (0.6 if carries else 0.35)
+    arrow(ax, (x, top), (x, plus - PLUS), carries)
+    _draw_plus(ax, (x, plus))
+    _draw_shortcut(ax, (x, y + BEFORE_BRANCH / 2), (x, plus), x - 1.4)
+    return plus + PLUS
+
+
+def _stack(ax: Axes, x: float, y: float, parts: Sequence[Part], fontsize: int) -> float:
+    """Boxes one above the other from y on, an arrow into each; the height of the last one's top."""
+    for text, face, new in parts:
+        height = 0.42 * (1 + text.count("\n") * 0.7)
+        arrow(ax, (x, y), (x, y + BEFORE_BRANCH))
+        centre = (x, y + BEFORE_BRANCH + height / 2)
+        box(ax, centre, (2.4, height), text, SOFT[face], NEW if new else "#9A9A9A", fontsize)
+        y += BEFORE_BRANCH + height
+    return y
 
 
 @styled
@@ -124,23 +136,10 @@ def modern_blocks(configs: Mapping[str, Config]) -> Figure:
         x, y = 3.1 * index + 1.7, 0.2
         ax.text(x, 8.8, name, ha="center", va="center", weight="bold")
         ax.text(x, 0, f"(B, {config.num_tokens}, {config.dim})", ha="center", va="center", fontsize=9)
-        for parts in (_attention_branch(config), _mlp_branch(config)):
-            bottom = y
-            for text, face, new in parts:
-                arrow(ax, (x, y), (x, y + 0.2))
-                box(ax, (x, y + 0.41), (2.3, 0.42), text, SOFT[face], NEW if new else "#9A9A9A", fontsize=9)
-                y += 0.62
-            arrow(ax, (x, y), (x, y + 0.18))
-            y += 0.35
-            _plus(ax, (x, y))
-            _detour(ax, (x, bottom + 0.07), (x, y), x - 1.35)
-            y += 0.17
-            ax.plot([x, x], [y, y + 0.12], color="#555555", linewidth=1.3)
-            y += 0.1
+        for branch in (_attention_branch(config), _mlp_branch(config)):
+            y = _draw_branch(ax, x, y, branch, fontsize=9)
+            ax.plot([x, x], [y, y + BEFORE_BRANCH / 2], color="#555555", linewidth=1.3)
     return figure
-
-
-Part = tuple[str, str, bool]  # what stands in the box, a colour of SOFT, whether it came after 2020
 
 
 def _attention_branch(config: Config) -> list[Part]:
@@ -234,12 +233,12 @@ def arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["r
         ax.text(x, y + 0.14, shape, ha="center", va="bottom", fontsize=9)
 
 
-def _detour(ax: Axes, start: Point, end: Point, x: float) -> None:
+def _draw_shortcut(ax: Axes, start: Point, end: Point, x: float) -> None:
     """The residual: out of the stream, up beside the branch, and back into the +."""
     ax.plot([start[0], x, x], [start[1], start[1], end[1]], color="#555555", linewidth=1.3, solid_capstyle="butt")
-    arrow(ax, (x, end[1]), (end[0] - 0.17, end[1]))
+    arrow(ax, (x, end[1]), (end[0] - PLUS, end[1]))
 
 
-def _plus(ax: Axes, centre: Point) -> None:
-    ax.add_patch(Circle(centre, 0.17, facecolor="white", edgecolor="#555555", linewidth=1.3))
+def _draw_plus(ax: Axes, centre: Point) -> None:
+    ax.add_patch(Circle(centre, PLUS, facecolor="white", edgecolor="#555555", linewidth=1.3))
     ax.text(*centre, "+", ha="center", va="center", fontsize=13)
