@@ -20,19 +20,6 @@ def texts_of(figure: Figure) -> list[str]:
     return [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-def test_costs_of_bits_has_a_panel_a_model_and_an_interval_a_point():
-    panels = {
-        "one": {"rows": {8: (0.0, 0.3), 4: (-1.0, 0.5)}, "tensor": {8: (0.1, 0.2), 4: (-5.0, 1.0)}},
-        "two": {"rows": {8: (0.0, 0.1), 4: (-2.0, 0.4)}},
-    }
-    one, two = plots.costs_of_bits(panels).axes
-    assert (one.get_title(), two.get_title()) == ("one", "two")
-    assert one.get_xlim()[0] > one.get_xlim()[1]  # from many bits to few
-    (line, _, (bars,)), _ = one.containers
-    assert np.allclose(line.get_ydata(), [0.0, -1.0])
-    assert np.allclose([segment[:, 1] for segment in bars.get_segments()], [(-0.3, 0.3), (-1.5, -0.5)])
-
-
 def test_a_line_goes_through_the_means_and_each_run_is_a_dot():
     axes = plots.runs_by_number(PANELS, xlabel="images", ylabel="right (%)").axes
     one, two = axes[0], axes[1]

@@ -11,7 +11,6 @@ from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_bl
 from vit_tutorial.plots.interactive import show_attention, show_clicks, show_matches
 from vit_tutorial.plots.matrices import confusion, groups, heatmaps, matrices, percent_table, position_maps
 from vit_tutorial.plots.measured import (
-    costs_of_bits,
     dots,
     hits_and_differences,
     intervals,
@@ -40,7 +39,6 @@ __all__ = [
     "arrows",
     "attention_flow",
     "confusion",
-    "costs_of_bits",
     "curves",
     "dots",
     "encoder_block",

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
 
 from vit_tutorial.plots.arrays import as_array
-from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
+from vit_tutorial.plots.style import CYCLE, PALETTE, styled
 
 MARKERS = ("o", "s", "D", "^", "v")
 
@@ -140,32 +139,6 @@ def hits_and_differences(
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
-    return figure
-
-
-@styled
-def costs_of_bits(panels: Mapping[str, Mapping[str, Mapping[int, tuple[float, float]]]]) -> Figure:
-    """Accuracy lost with fewer bits, with intervals: a panel for each model, a line for each way of rounding.
-
-    Args:
-        panels: {model: {way: {bits: (difference in points, half of its interval)}}}.
-    """
-    figure = Figure(figsize=(WIDTH * 0.9, 3.6), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for ax, (title, ways) in zip(axes, panels.items(), strict=True):
-        for index, (name, by_bits) in enumerate(ways.items()):
-            bits = np.array(list(by_bits))
-            mean, half = np.array(list(by_bits.values())).T
-            x = bits + 0.09 * (index - (len(ways) - 1) / 2)
-            label = name if ax is axes[0] else "_"
-            ax.errorbar(x, mean, yerr=half, marker="osD^"[index], color=CYCLE[index], label=label, markersize=5)
-        ax.axhline(0, color=PALETTE["muted"], linewidth=1.0, zorder=0)
-        ax.set(title=title, xlabel="bits", xticks=bits)
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.invert_xaxis()
-        ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
-    axes[0].set_ylabel("accuracy against float32 (points)")
-    figure.legend(loc="outside upper center", ncols=4, fontsize=10)
     return figure
 
 
