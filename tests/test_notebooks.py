@@ -130,7 +130,7 @@ TYPED_LINES = {  # the functions whose lines a lesson has in its prose, in this 
     "13": (selfsup.MaskedAutoencoder.predict_patches,),
     "14": (scaling.predict,),
     "15": (modern.ModernMLP.forward, modern.LayerScale.forward, modern.AttentionPool.forward),
-    "17": (words.TwoTowers.forward, words.contrastive_loss, words.sigmoid_loss),
+    "17": (words.TwoTowers.forward, words.contrastive_loss),
     "19": (tokens.FewerTokens.encode,),
 }
 
