@@ -1,11 +1,13 @@
-"""Lessons 03 and 08: trained models without a head, or with attention that goes everywhere alike.
+"""Lessons 03 and 08: trained models without a head, or looking everywhere alike or as in another picture.
 
     python benchmarks/attention_off.py --data cifar10-jpeg    some five minutes on one thread
 
 Each shipped model is asked about 1,000 test images (or new scenes): as it is, and with one thing changed. A head's
 output is set to 0; or the queries of a layer, or of all layers, are set to 0, so that all weights are 1 / T; or the
-class token's query alone. A row for each goes to attention_off.csv: how many answers are right, and how
-many are those of the whole model. Untrained models with a random head show what stays by itself.
+class token's query alone; or queries and keys are those of the picture before it, so that each token looks
+where it would look in another picture, at its own picture's values. A row for each goes to attention_off.csv:
+how many answers are right, and how many are those of the whole model. Untrained models with a random head
+show what stays by itself.
 """
 
 from __future__ import annotations
@@ -53,6 +55,12 @@ def no_class_query(layer: nn.Module, inputs: tuple[Tensor, ...], qkv: Tensor) ->
     return qkv
 
 
+def another_picture(layer: nn.Module, inputs: tuple[Tensor, ...], qkv: Tensor) -> Tensor:
+    """Queries and keys of the picture before it in the batch: that one's weights, on this one's values."""
+    width = 2 * qkv.shape[-1] // 3
+    return torch.cat([qkv[..., :width].roll(1, dims=0), qkv[..., width:]], dim=-1)
+
+
 def changes(model: vt.ViT) -> Iterator[tuple[tuple[str, int | str, int | str], Callable[[], list[object]]]]:
     """(what is changed, block, head), counted from 1, and a function that registers the hooks."""
     blocks, width = list(model.blocks), model.config.dim // model.config.num_heads
@@ -64,7 +72,12 @@ def changes(model: vt.ViT) -> Iterator[tuple[tuple[str, int | str, int | str], C
                 ("head off", index + 1, head + 1),
                 lambda block=block, hook=hook: [block.attention.proj.register_forward_pre_hook(hook)],
             )
-    for name, hook in (("uniform", no_queries), ("uniform, class token", no_class_query)):
+    hooks = {
+        "uniform": no_queries,
+        "uniform, class token": no_class_query,
+        "another picture's weights": another_picture,
+    }
+    for name, hook in hooks.items():
         for index, block in enumerate(blocks):
             yield (
                 (name, index + 1, ""),
