@@ -83,16 +83,29 @@ def test_help_names_the_commands(arguments, capsys):
     assert max(map(len, out.splitlines())) <= 120
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["nonsense"]])
-def test_help_does_not_wait_for_torch(arguments):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "nonsense",
+        "train --out x --epochs -3",
+        "predict a.jpg --weights digits --out a.xlsx",
+        "evaluate a --weights digits --batch-size 0",
+        "export --weights digits --to pt2 --out model.onnx",
+        "live --out page.txt",
+        "live a.jpg --image-size 0",
+    ],
+)
+def test_help_and_wrong_arguments_do_not_wait_for_torch(arguments):
     code = (
         "import sys, vit_tutorial_cli\ntry: vit_tutorial_cli.main(sys.argv[1:])\n"
         "finally: print('heavy:', *{'torch', 'numpy', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-c", code, *arguments.split()], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.stdout.splitlines()[-1] == "heavy:"
+    assert done.returncode == (0 if arguments == "--help" else 2)
 
 
 ELSEWHERE = """

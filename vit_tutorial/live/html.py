@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vit_tutorial.data.files import check_writable
 from vit_tutorial.live.bundle import script
+from vit_tutorial.options.live import PAGES
 from vit_tutorial.plots import PALETTE
 
 # A page may load nothing: everything is in it.
@@ -43,7 +44,7 @@ def own_page(title: str, html: str) -> str:
 
 def check_page(path: str | os.PathLike[str]) -> None:
     """Raise what ``save`` would raise, before there is a page."""
-    if not os.fspath(path).lower().endswith((".html", ".htm")):
+    if not os.fspath(path).lower().endswith(PAGES):
         raise ValueError(f"a page's name ends in .html, got {os.fspath(path)}")
     check_writable(Path(path))
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+PAGES = (".html", ".htm")  # what --out may end in
+
 
 @dataclass(frozen=True)
 class LiveOptions:
@@ -30,3 +32,7 @@ class LiveOptions:
     def __post_init__(self) -> None:
         if self.image_size is not None and not self.photos:
             raise ValueError("--image-size is of the photographs: name some, or leave it out")
+        if self.image_size is not None and self.image_size < 1:
+            raise ValueError(f"--image-size must be at least 1, got {self.image_size}")
+        if self.out.suffix.lower() not in PAGES:
+            raise ValueError(f"--out writes a page, whose name ends in {PAGES[0]}, got {self.out}")
