@@ -57,6 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, *rest = words
     options = train_options(rest) if name == "train" else (options_of(name, rest),)
     with exit_status(name):
+        run(name, *options)
+
+
+def run(name: str, *options: Any) -> None:
+    """Run a command with its options; the error for a package that isn't installed says what to type."""
+    from vit_tutorial.data.extras import install_hint  # imports torch
+
+    with install_hint():
         importlib.import_module(f"vit_tutorial.{COMMANDS[name].module}").run(*options)
 
 

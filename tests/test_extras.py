@@ -72,10 +72,27 @@ def test_a_missing_extra_is_one_sentence():
         assert said == f'ModuleNotFoundError {package} is not installed: pip install -e "{ROOT}[{extra}]"', code
 
 
-def test_a_command_says_which_extra_it_needs():
-    done = without_extras("import vit_tutorial_cli\nvit_tutorial_cli.main(['train', '--out', 'x'])")
-    assert done.returncode == 1
-    assert done.stderr == f'error: accelerate is not installed: pip install -e "{ROOT}[train]"\n'
+PHOTO = str(ROOT / "vit_tutorial" / "data" / "pictures" / "cat.jpg")
+COMMANDS = {  # a command line: the package that it asks for, and the extra that brings it
+    ("train", "--out", "x"): ("accelerate", "train"),
+    ("live", "--out", "x.html"): ("matplotlib", "plots"),
+    ("predict", PHOTO, "--weights", "photographs", "--attention", "x.png"): ("matplotlib", "plots"),
+    ("predict", PHOTO, "--weights", "somebody/model"): ("huggingface_hub", "weights"),
+}
+
+
+def test_a_command_says_which_extra_it_needs(tmp_path):
+    code = f"""
+import contextlib, os, vit_tutorial_cli
+os.chdir(sys.argv[1])
+for command in {list(COMMANDS)!r}:
+    with contextlib.suppress(SystemExit):
+        vit_tutorial_cli.main(command)
+"""
+    done = without_extras(code, str(tmp_path))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    for said, (package, extra) in zip(errors, COMMANDS.values(), strict=True):
+        assert said == f'error: {package} is not installed: pip install -e "{ROOT}[{extra}]"'
 
 
 def test_without_a_clone_the_package_is_installed_by_its_name(tmp_path):
