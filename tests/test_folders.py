@@ -259,6 +259,7 @@ def test_the_checkpoint_s_own_pixels(folder):
         (lambda root: save(root / "test" / "bird" / "1.png"), ("'bird'", "only in", "test")),
         (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no images")),
         (lambda root: save(root / "train" / "stray.png"), ("train/stray.png", "class")),
+        (lambda root: save(root / "train" / "large.png", 0, (14_000, 14_000), "1"), ("train/large.png", "class")),
         (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing", "it holds test; training")),
         (lambda root: (root / "test").rename(root / "tests"), ("pets/test", "missing")),
         (

@@ -200,7 +200,9 @@ def _is_image(path: Path) -> bool:
     try:
         with Image.open(path):
             return True
-    except (OSError, Image.DecompressionBombError):
+    except Image.DecompressionBombError:  # an image, and too large to open
+        return True
+    except OSError:
         return False
 
 
