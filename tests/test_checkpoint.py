@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import numpy as np
+import peft
 import pytest
 import safetensors.torch
 import torch
@@ -207,6 +208,14 @@ def test_of_a_compiled_model_the_vit_inside_is_named(place, tmp_path, refuses):
     with refuses(TypeError, type(model).__name__, f"save {place}"):
         vt.save(model, tmp_path / "never", preprocess=PIXELS)
     vt.save(eval(place), tmp_path, preprocess=PIXELS)
+    assert vt.load(tmp_path).model.config == SMALL
+
+
+def test_an_adapter_is_merged_before_it_is_saved(tmp_path, refuses):
+    tuned = peft.get_peft_model(vt.ViT(SMALL), peft.LoraConfig(target_modules=["qkv"]))
+    with refuses(TypeError, "got PeftModel: the ViT has an adapter, save model.merge_and_unload()"):
+        vt.save(tuned, tmp_path / "never", preprocess=PIXELS)
+    vt.save(tuned.merge_and_unload(), tmp_path, preprocess=PIXELS)
     assert vt.load(tmp_path).model.config == SMALL
 
 

@@ -154,7 +154,9 @@ def check_savable(model: object) -> None:
 
 
 def _where_the_vit_is(wrapper: object) -> str:
-    """For a compiled model, or one for several GPUs: where in it the ViT is; "" for anything else."""
+    """For a compiled model, one for several GPUs or PEFT's: where in it the ViT is; "" for anything else."""
+    if hasattr(wrapper, "merge_and_unload"):
+        return ": the ViT has an adapter, save model.merge_and_unload()"
     path = "model"
     while isinstance(wrapper, nn.Module) and not isinstance(wrapper, ViT):
         name = next((name for name in WRAPPED if name in wrapper._modules), None)
