@@ -42,7 +42,8 @@ def test_a_recipe_without_weights(title):
 
 @pytest.mark.filterwarnings("ignore:.*assumed")
 @pytest.mark.parametrize(("title", "name"), RUNS)
-def test_a_recipe_takes_other_weights(title, name, folder, monkeypatch):
+def test_a_recipe_takes_other_weights(title, name, folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     name = folder if name == "timm's" else name
     model = vt.load(name).model
     if name != "shapes":
