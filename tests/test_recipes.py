@@ -40,7 +40,7 @@ def test_a_recipe_without_weights(title):
     exec(RECIPES[title], {})
 
 
-@pytest.mark.filterwarnings("ignore:.*assumed")
+@pytest.mark.filterwarnings("ignore:.*assumed", "ignore:'pin_memory'")
 @pytest.mark.parametrize(("title", "name"), RUNS)
 def test_a_recipe_takes_other_weights(title, name, folder, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
