@@ -166,8 +166,8 @@ def test_command_line(tmp_path, capsys, refuses):
     assert "note: 1 skipped, the others are in the page: nowhere.png" in capsys.readouterr().err
     run(LiveOptions(20 * (str(photo),), "shapes", out=out))
     assert data_of(out.read_text("utf-8"))["meaning"]["count"] == 20
-    with refuses(ValueError, "name some, vit-tutorial live PHOTO ... --weights runs/pets"):
-        run(LiveOptions(weights="runs/pets", out=out))
+    with refuses(ValueError, "name some, vit-tutorial live PHOTO ... --weights 'runs/my pets'"):
+        run(LiveOptions(weights="runs/my pets", out=out))
     with refuses(ValueError, "--image-size is of the photographs"):
         LiveOptions(weights="shapes", image_size=7)
     with refuses(ValueError, "nowhere.png was not found"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -106,8 +107,8 @@ def _of_run(weights: str) -> Live:
         if name in SETS:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
     raise ValueError(
-        f"{weights} has no pictures of its own here: name some, vit-tutorial live PHOTO ... --weights {weights}, "
-        "or take digits, shapes or photographs"
+        f"{weights} has no pictures of its own here: name some, vit-tutorial live PHOTO ... "
+        f"--weights {shlex.quote(weights)}, or take digits, shapes or photographs"
     )
 
 
