@@ -72,6 +72,19 @@ class WithoutUnits(nn.Module):
         return self.layer(x.index_fill(-1, self.units, 0.0))
 
 
+class OffAt(nn.Module):
+    """A part that adds nothing to some of the tokens."""
+
+    def __init__(self, part: nn.Module, tokens: slice) -> None:
+        super().__init__()
+        self.part, self.tokens = part, tokens
+
+    def forward(self, x: Tensor) -> Tensor:
+        added = self.part(x).clone()  # (B, T, D)
+        added[:, self.tokens] = 0
+        return added
+
+
 class Others(nn.Module):
     """What a part gives for another image."""
 
@@ -233,6 +246,20 @@ def parts_off(
             yield f"{kind} {number} off", 0, answer([name])
         yield f"{kind} 2 to 6 off", 0, answer(names[1:])
         yield f"{kind} 1 to 6 off", 0, answer(names)
+
+
+def first_mlp(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: the first MLP off at some tokens only."""
+    name = "blocks.0.mlp"
+    part = model.get_submodule(name)
+
+    def answer(parts: dict[str, nn.Module]) -> Answer:
+        other = replaced(model, parts)
+        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+
+    yield "none", 0, answer({})
+    yield "off at the class token", 0, answer({name: OffAt(part, slice(0, 1))})
+    yield "off at the patches", 0, answer({name: OffAt(part, slice(1, None))})
 
 
 def block_parts(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
@@ -412,6 +439,13 @@ def main() -> None:
     # Lesson 05: photographs was trained with drop path, 0.05; digits wasn't.
     digits, _, its = vt.load("digits")
     measure("digits", block_parts(digits.eval(), its), *vt.data.digits().test.batch())
+    # Lesson 04: in each plain ViT of the package.
+    measure("first mlp, photographs", first_mlp(model, prepare), images, labels)
+    tests = {name: vt.data.digits().test.batch() for name in ("digits", "digits-patch2")}
+    tests["shapes"] = vt.data.shapes(train=8, test=1000).test.batch()
+    for name, (pictures, answers) in tests.items():
+        other, _, its = vt.load(name)
+        measure(f"first mlp, {name}", first_mlp(other.eval(), its), pictures, answers)
     # Lesson 00: what a head can read without training. Strengths: the best of 1 to 10,000 on 1,000 images held out.
     known, classes = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
     head = least_squares(known.flatten(1), classes, strength=10_000)
