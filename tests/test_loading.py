@@ -102,20 +102,22 @@ def test_names_of_classes(tmp_path):
 
 
 def files(folder):
-    """The same model as timm's training writes it, as a bare state dict, as safetensors, and under compile's prefix."""
+    """The same model as timm's training writes it, as a bare state dict, as safetensors, under two prefixes."""
     theirs = randomise(timm.create_model("vit_tiny_patch16_224", num_classes=3)).eval()
     state = theirs.state_dict()
     torch.save({"state_dict": {k: v + 1 for k, v in state.items()}, "state_dict_ema": state}, folder / "ema.pth.tar")
     torch.save(state, folder / "bare.pth")
     torch.save({"model": {f"module.{name}": tensor for name, tensor in state.items()}}, folder / "model.pt")
     save_file(state, folder / "model.safetensors")
+    lightning = {f"model._orig_mod.{name}": tensor for name, tensor in state.items()}
+    torch.save({"state_dict": lightning, "epoch": 3}, folder / "lightning.ckpt")
     return theirs
 
 
 def test_a_file_is_like_a_model_of_timm_s(tmp_path, refuses):
     theirs = files(tmp_path)
     images = torch.randn(1, 3, 224, 224)
-    for file in ("ema.pth.tar", "bare.pth", "model.pt", "model.safetensors"):
+    for file in ("ema.pth.tar", "bare.pth", "model.pt", "model.safetensors", "lightning.ckpt"):
         model, classes, _ = vt.load(tmp_path / file, like="timm/vit_tiny_patch16_224")
         assert classes == ("class 0", "class 1", "class 2")
         assert same_answers(model, theirs, images)

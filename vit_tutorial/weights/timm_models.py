@@ -90,16 +90,31 @@ def load_file(path: Path, name: str, image_size: Size | None) -> Publication:
 
     state: dict[str, Any] = files.read(path)  # first, so that a damaged file is called so
     module = sys.modules[model_entrypoint(name.partition(".")[0]).__module__]
-    rename = getattr(module, "checkpoint_filter_fn", None)  # from the names of whoever published the model to timm's
+    theirs = getattr(module, "checkpoint_filter_fn", None)  # from the names of whoever published the model to timm's
+
+    def rename(state: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+        state = _unwrapped(state, model)
+        return theirs(state, model) if theirs else state
+
     if path.suffix == ".npz":
         rows = [tensor.shape[-1] for key, tensor in state.items() if key.endswith("head/bias")]
     else:
         state = load_state_dict(str(path), weights_only=True)
-        renamed = rename(dict(state), timm.create_model(name, num_classes=0)) if rename else state
+        renamed = rename(dict(state), timm.create_model(name, num_classes=0))
         rows = [len(tensor) for key, tensor in renamed.items() if key == "head.bias"]
     model = timm.create_model(name, num_classes=rows[0] if rows else 0).eval()
     load_checkpoint(model, str(path), filter_fn=rename, weights_only=True)
     return _published(model, image_size, numbered_classes(model.num_classes))
+
+
+def _unwrapped(state: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """The tensors without what stands before all names, such as Lightning's "model." and compile's "_orig_mod."."""
+    own = {name.partition(".")[0] for name in model.state_dict()}
+    while all("." in name for name in state) and len(first := {name.partition(".")[0] for name in state}) == 1:
+        if first & own:
+            break
+        state = {name.partition(".")[2]: tensor for name, tensor in state.items()}
+    return state
 
 
 def _published(model: Any, image_size: Size | None, classes: tuple[str, ...]) -> Publication:
