@@ -19,7 +19,8 @@ _LOSS = "2 · The loss, with a pencil"
 _FLOOR = "Where it starts, and where it must stop"
 _PROMPTS = "Several prompts"
 _SIGLIP = "SigLIP"
-_SLIPS = "Two mistakes that raise no error"
+_VECTORS = "1 · A caption becomes a vector"
+_PAIRS = "Pairs that don't match"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -123,27 +124,27 @@ CLIP_LOSS = Exercise(
         Mistake(
             name="vectors that aren't normalised",
             says="Divide each vector by its length first, of pictures and of captions: dot products are then cosines.",
-            reread=_SLIPS,
+            reread=_VECTORS,
             wrong=_make_loss(unit=lambda x: x),
         ),
         Mistake(
             name="one direction only",
             says="Ask which caption belongs to a picture, and also which picture belongs to a caption, with the "
             "logits transposed, and average the two.",
-            reread=_SLIPS,
+            reread=_LOSS,
             wrong=_make_loss(loss=_rows),
         ),
         Mistake(
             name="the other direction only",
             says="Your loss asks which picture belongs to a caption. Ask also which caption belongs to a picture, "
             "and average the two.",
-            reread=_SLIPS,
+            reread=_LOSS,
             wrong=_make_loss(loss=lambda logits: _rows(logits.T)),
         ),
         Mistake(
             name="labels in another order",
             says="Picture i belongs to caption i: label i is i.",
-            reread=_SLIPS,
+            reread=_PAIRS,
             wrong=_make_loss(loss=lambda logits: _both(logits.flip(0))),
         ),
         Mistake(
