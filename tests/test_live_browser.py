@@ -41,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 STATE = "document.querySelector('[data-vit-live]').live.state"
 PIXELS = "(canvas) => canvas.toDataURL()"
-BEAT = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=time]").value)"""
+TIME = """Number(document.querySelector("[data-vit-live]").shadowRoot.querySelector("[name=time]").value)"""
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 
 
@@ -156,8 +156,7 @@ def test_the_newest_picture_and_changes_win(show, digits):
     assert answer_of(model, samples[1], preprocess) not in {said for said, *_ in shown}  # given up on the way
     assert shown[31][0] == answer_of(model, samples[2], preprocess)
     assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 1 off."]
-    was = answer_of(model, samples[6], preprocess).replace(",", " was")
-    assert shown[-1][2].startswith(f"{was} and is ")
+    assert shown[-1][2] == f"Before, it said {answer_of(model, samples[6], preprocess)}."
     go(page, "head")
     page.locator('[data-show="logits"] canvas').press("Home")
     logits = stations(model, samples[6], preprocess, without)["logits"]
@@ -315,10 +314,10 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
 @browser_only
 def test_the_map_opens_stations_and_cuts_parts(show, digits):
     live_page, model, preprocess, samples = digits
-    page, state = show(live_page), "document.querySelector('[data-vit-live]').live.state"
+    page = show(live_page)
     page.get_by_label("block 3, head 4", exact=True).click()
     assert page.locator('[data-station="attention"]').is_visible()
-    assert page.evaluate(f"[{state}.layer, {state}.head, {state}.changes.off.length]") == [2, 3, 0]
+    assert page.evaluate(f"[{STATE}.layer, {STATE}.head, {STATE}.changes.off.length]") == [2, 3, 0]
     assert page.locator('.layers input[value="2"]').is_checked()
     assert page.locator(".map [aria-current]").evaluate_all("all => all.map((e) => e.dataset.part)") == [
         "blocks.2.attention",
@@ -350,22 +349,23 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     assert page.locator(".part:focus").get_attribute("data-to") == "patches"
     for station, isCutting in (("what-if", True), ("layers", False)):
         page.locator(f'.map-toolbar [data-to="{station}"]').click()
-        assert page.evaluate(f"{state}.isCutting") is isCutting
+        assert page.evaluate(f"{STATE}.isCutting") is isCutting
 
 
 @browser_only
-def test_on_a_phone_the_map_stands_upright(show, digits):
+def test_on_a_phone_the_map_is_scrolled_and_large_enough_for_a_finger(show, digits):
     page = show(digits[0], size=(390, 844))
     names = ["the picture, in patches", "block 1", "block 4", "the classifier"]
     boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
-    assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
-    parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
-    assert all(0 <= part["left"] and part["right"] <= 390 for part in parts)
-    assert min(min(part["width"], part["height"]) for part in parts) >= 18
-    page.set_viewport_size({"width": 740, "height": 900})
-    wait(page, "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.map .upright') === null")
-    boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
     assert [box["x"] for box in boxes] == sorted(box["x"] for box in boxes)
+    parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
+    assert min(min(part["width"], part["height"]) for part in parts) >= 20
+    page.evaluate("location.hash = '#stop=16'")  # whose tasks are done on the map
+    wait(page, f"{STATE}.stop === 15")
+    assert page.evaluate(HIDDEN, ["[data-part='blocks.0.mlp.residual']", *ASKED[16]]) == []
+    page.get_by_label("the answer", exact=True).focus()  # as the arrow keys do
+    box = page.get_by_label("the answer", exact=True).bounding_box()
+    assert 0 < box["x"] < box["x"] + box["width"] < 390
 
 
 @browser_only
@@ -448,9 +448,7 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
 
 @browser_only
 def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
-    page = show(digits[0], whole=False)
-    for _ in range(9):
-        page.locator("[data-do=next]").click()
+    page = show(digits[0], whole=False, fragment="#stop=10")
     page.get_by_label("block 1, head 2", exact=True).press("x")
     page.get_by_text("Copy link").click()
     wait(page, "location.hash.length > 100")
@@ -489,12 +487,13 @@ def test_the_teacher_s_links_lead_to_the_stops_that_they_quote(show):
     rows = re.findall(
         r'^\| `live\.html#stop=(\d+)` \| "(.+?)" \|', (ROOT / "TEACHING.md").read_text("utf-8"), re.MULTILINE
     )
-    page = show(live.shipped("digits", states=True), fragment="#stop=2")
+    page = show(live.shipped("digits", states=True), fragment="#stop=2", has_touch=True, size=(375, 700))
     assert [int(number) for number, _ in rows] == [*range(1, 1 + int(text(page, ".count").split()[-1]))]
     for number, words in rows:
         page.evaluate("(hash) => { location.hash = hash; }", f"#stop={number}")
         wait(page, f"{STATE}.stop === {int(number) - 1}")
         assert text(page, ".sentence").startswith(words)
+        assert page.locator(".tour").evaluate("(tour) => tour.offsetHeight") <= 135  # of a phone's screen
 
 
 # The words of all buttons, labels and parts.
@@ -677,13 +676,11 @@ def test_a_full_pad_is_said_to_be_full(show, digits):
 
 @browser_only
 def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
-    page = show(digits[0], whole=False, size=(1280, 800), reduced_motion="reduce")
-    for _ in range(6):
-        page.locator("[data-do=next]").click()
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=7")
     assert page.locator(".map [data-part*=heads]").first.is_hidden()
     assert page.locator(".heads").is_hidden()
     assert page.locator('[name="time"]').is_hidden()
-    assert text(page, ".watch .caption").startswith("The class token asks")
+    assert text(page, ".watch .caption").startswith("Each tile shows its token’s k.")
     page.locator(".stage").press("ArrowDown")
     assert page.evaluate(f"[{STATE}.token, {STATE}.guess, {STATE}.hasGuessed]") == [0, 1, False]
     page.locator(".stage").press("Enter")
@@ -703,6 +700,32 @@ def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
     assert "guessed" not in text(page, ".watch .caption")
 
 
+# Whether each of the 12 numbers of k, in the tiles with these middles, is drawn redder than blue.
+IS_RED = """([middles, tile]) => {
+  const stage = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".stage");
+  const ratio = stage.width / stage.clientWidth;
+  const { data } = stage.getContext("2d").getImageData(0, 0, stage.width, stage.height);
+  return middles.map(([x, y]) => Array.from({ length: 12 }, (_, i) => {
+    const left = x - tile / 2 + 2 + ((i + 0.5) * (tile - 4)) / 12;
+    const pixel = 4 * (Math.round((y + tile / 4) * ratio) * stage.width + Math.round(left * ratio));
+    return data[pixel] > data[pixel + 2];
+  }));
+}"""
+
+
+@browser_only
+def test_before_the_guess_each_tile_shows_its_k(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=7")
+    keys = page.evaluate("""() => {
+      const { run, samples } = document.querySelector("[data-vit-live]").live;
+      return [...run(samples[0]).blocks[0].attention.heads[0].k];
+    }""")
+    tile = 2 * page.evaluate(TILE, 0)[0]
+    is_red = page.evaluate(IS_RED, [[page.evaluate(TILE, patch) for patch in range(16)], tile])
+    values = np.array(keys[12:]).reshape(16, 12)
+    assert ((values > 0) == np.array(is_red))[np.abs(values) > 0.2].all()
+
+
 # Where on the stage of a picture with 4 x 4 patches one of them is.
 TILE = """(patch) => {
   const { clientWidth } = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".stage");
@@ -714,9 +737,8 @@ TILE = """(patch) => {
 @browser_only
 @pytest.mark.parametrize("stop", ["look", "take"])
 def test_a_choice_is_guessed_before_shares_are_shown(show, digits, stop):
-    page = show(digits[0], whole=False, size=(1280, 800), reduced_motion="reduce")
-    for _ in range({"look": 7, "take": 8}[stop]):
-        page.locator("[data-do=next]").click()
+    number = {"look": 8, "take": 9}[stop]
+    page = show(digits[0], whole=False, size=(1280, 800), fragment=f"#stop={number}")
     before = page.locator(".stage").evaluate(PIXELS)
     assert page.locator(".guesses button").count() == 3
     assert page.locator('[name="temperature"]').is_hidden()
@@ -750,7 +772,7 @@ def test_attention_plays_pauses_and_steps(show, digits):
     assert text(page, ".watch .caption").startswith("All that flowed in")  # whoever comes by themselves sees all of it
     pictures = {page.locator(".stage").evaluate(PIXELS)}
     page.get_by_text("Play", exact=True).click()
-    wait(page, f"{BEAT} > 2")
+    wait(page, f"{TIME} > 2")
     page.get_by_text("Pause", exact=True).click()
     slider.fill("3")
     assert text(page, ".watch .caption").startswith("Patch 1 answers")
@@ -802,7 +824,7 @@ def test_attention_plays_within_the_time_that_a_frame_has(show, digits):
     median, late = np.percentile(times, [50, 95])
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"frames: {median:.1f} ms in the median, {late:.1f} ms at 95 %; {cost:.1f} ms of work each; load {load:.1f}")
-    assert page.evaluate(BEAT) > 2
+    assert page.evaluate(TIME) > 2
     assert cost < 1000 / 60
 
 
@@ -821,6 +843,16 @@ def test_the_model_is_seen_to_learn(show):
     page.locator('[name="learned"]').press("End")
     assert text(page, ".prediction") == answer_of(model, samples[0], preprocess)
     assert page.locator(".changes").is_hidden()
+
+
+@browser_only
+def test_what_was_changed_is_said_beside_the_samples_which_stay_in_sight(show, digits):
+    page = show(digits[0], size=(1440, 900), fragment="#stop=15")
+    before = page.locator(".samples").bounding_box()
+    page.get_by_label("block 1, shortcut beside attention", exact=True).click()
+    assert text(page, ".list") == "the shortcut beside the attention of block 1 off."
+    assert page.locator(".samples").bounding_box() == before
+    assert page.evaluate(HIDDEN, [".samples button:last-child", ".changes"]) == []
 
 
 @browser_only
@@ -849,16 +881,21 @@ def test_a_question_is_answered_by_acting(show, digits):
 ASKED = {
     1: [".pad > canvas", "[data-do=clear]", ".prediction, .tour-prediction"],
     2: [".picker canvas", "[data-tour=pixels] .cells"],
-    3: [".picker canvas", "[data-tour=token] .cells"],
+    3: [".picker canvas", "[data-tour=x] .cells", "[data-tour=token] .cells"],
     4: ["[data-tour=token] .cells", "[data-meaning=row] .example-patches"],
-    5: [".picker canvas", "[data-tour=position] .cells", "[data-tour=z0] .cells"],
+    5: [".picker canvas", "[data-tour=content] .cells", "[data-tour=position] .cells", "[data-tour=z0] .cells"],
     6: ["[data-do=another]", ".picker canvas", "[data-tour=z0] .cells"],
     7: [".stage", ".watch .caption"],
     8: [".stage", ".watch .caption", ".guesses button:last-child"],
     9: [".stage", ".watch .caption", ".guesses button:last-child"],
     10: [".heads", "[data-meaning=head] .example-patches"],
-    11: ["[data-tour=added] .cells", "[data-tour=middle] .cells"],
-    12: ["[data-tour=hidden] .cells", "[data-meaning=unit] .example-patches"],
+    11: ["[data-tour=old] .cells", "[data-tour=added] .cells", "[data-tour=middle] .cells"],
+    12: [
+        "[data-tour=hidden] .cells",
+        "[data-tour=list] .cells",
+        "[data-meaning=unit] .example-patches",
+        "[data-tour=mlp-adds] .cells",
+    ],
     13: ["[data-do=another]", ".lens"],
     14: ["[data-do=another]", "[data-tour=probabilities] .cells"],
     15: [
@@ -878,13 +915,14 @@ HIDDEN = """async (asked) => {
   const isSeen = (element) => {
     const { left, top, right, bottom } = element.getBoundingClientRect();
     if (!element.checkVisibility() || left < 0 || right > innerWidth || top < 0 || bottom > innerHeight) return false;
-    return [top + 2, bottom - 2].every((y) => {
-      const over = root.elementFromPoint((left + right) / 2, y);
-      return over && ["tour", "model"].every((name) => !over.closest(`.${name}`) || element.closest(`.${name}`));
-    });
+    return element.closest(".tour") || top >= root.querySelector(".tour").getBoundingClientRect().bottom;
   };
   return asked.filter((one) => ![...root.querySelectorAll(one)].some(isSeen));
 }"""
+
+
+# The words of buttons that are wider than their button.
+SPILLED = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
 
 
 @browser_only
@@ -893,9 +931,8 @@ def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size
     page = show(digits[0], has_touch=True, size=size, whole=False)  # buttons for fingers take more room
     for number, asked in ASKED.items():
         assert text(page, ".count") == f"{number} of 16"
-        assert page.evaluate(HIDDEN, [".sentence", *asked]) == [], number
-        if size[0] == 375:  # what is left of a phone's screen
-            assert page.locator(".tour").evaluate("(tour) => tour.offsetHeight") <= 135
+        assert page.evaluate(HIDDEN, [".sentence", ".pad > canvas, .tour-picture", *asked]) == [], number
+        assert page.locator("button:not(.part, .skip)").evaluate_all(SPILLED) == [], number
         page.locator("[data-do=next]").evaluate("(button) => button.click()")
 
 
@@ -976,7 +1013,7 @@ WIDE = """() => {
     section.querySelector(`[data-to="${station}"]`).click();
     const { right } = section.getBoundingClientRect();
     const out = [...section.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > right + 1 &&
-      e.checkVisibility() && !e.closest(".spoken, input")).map((e) => e.outerHTML.slice(0, 80));
+      e.checkVisibility() && !e.closest(".spoken, input, .map")).map((e) => e.outerHTML.slice(0, 80));
     if (document.documentElement.scrollWidth > innerWidth) out.push("the page");
     const { bottom } = section.querySelector(".map-toolbar button:last-child").getBoundingClientRect();
     const picture = section.querySelector(".map .caption").getBoundingClientRect();
@@ -1101,19 +1138,16 @@ def test_moves_nothing_where_the_reader_asked_for_none(show, small):
 
 @browser_only
 def test_printed_it_is_a_worksheet_with_blanks(show, digits):
-    page = show(digits[0], whole=False)
-    for _ in range(7):
-        page.locator("[data-do=next]").click()
+    page = show(digits[0], whole=False, fragment="#stop=8")
     page.locator(".guesses button").first.click()
     page.emulate_media(media="print")
-    assert page.locator("button:not(.part), .page-notes").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    assert page.locator("button:not(.part), .page-notes, .bars").evaluate_all(
+        "all => all.every((e) => !e.checkVisibility())"
+    )
     assert page.locator(".stage").is_visible()
     assert page.locator(".sentence").is_visible()
     blank = "all => all.every((e) => getComputedStyle(e).color === 'rgba(0, 0, 0, 0)')"
-    assert page.locator(".prediction, .bars b, .part.answer").evaluate_all(blank)
-    assert page.locator(".bars i").evaluate_all(
-        "all => all.every((e) => getComputedStyle(e).backgroundImage === 'none')"  # nothing of the bar is filled
-    )
+    assert page.locator(".prediction, .part.answer").evaluate_all(blank)
     frames = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     page.evaluate(frames)  # in which the stage is drawn for paper
     printed = page.locator(".stage").evaluate(PIXELS)
@@ -1124,9 +1158,7 @@ def test_printed_it_is_a_worksheet_with_blanks(show, digits):
 
 @browser_only
 def test_a_key_makes_it_large_for_a_class(show, digits):
-    page = show(digits[0], whole=False, size=(1280, 800))
-    for _ in range(3):
-        page.locator("[data-do=next]").click()
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=4")
     size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
     assert page.locator(".sentence").evaluate(size) < 17
     page.keyboard.press("p")

@@ -144,7 +144,8 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
             page.locator('.layers input[value="1"]').check(force=True)
             page.locator('.heads input[value="2"]').check(force=True)
         for name, array in names.items():
-            check(page.locator(f'[data-station="{station}"] [data-show="{name}"]'), row(array))
+            for place in page.locator(f'[data-station="{station}"] [data-show="{name}"]').all():
+                check(place, row(array))
 
 
 @browser_only
@@ -164,12 +165,12 @@ def test_the_map_s_answers_are_those_of_the_pass(show, digits):
         assert page.locator("[data-step]").all_text_contents() == [str(int(k)) for k in best]
 
 
-# What the sentence under the stage says at each beat.
+# What the sentence under the stage says at each time.
 CAPTIONS = """() => {
   const root = document.querySelector("[data-vit-live]").shadowRoot;
   const slider = root.querySelector('[name="time"]');
-  return Array.from({ length: Number(slider.max) + 1 }, (_, beat) => {
-    slider.value = beat;
+  return Array.from({ length: Number(slider.max) + 1 }, (_, time) => {
+    slider.value = time;
     slider.oninput();
     return root.querySelector(".watch .caption").textContent;
   });
@@ -242,7 +243,7 @@ SOURCES = """(station, names) => names.map((name) => {
   ["Home", "ArrowRight"].forEach((key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key })));
   const marks = [...station.querySelectorAll(".source")];
   const lit = marks.filter((mark) => mark.style.display !== "none");
-  const from = lit.map((mark) => mark.closest("[data-show]").dataset.show);
+  const from = [...new Set(lit.map((mark) => mark.closest("[data-show]").dataset.show))];
   const said = place.querySelector(".reading").textContent;
   canvas.dispatchEvent(new FocusEvent("blur"));
   return [said, from, marks.some((mark) => mark.style.display !== "none")];

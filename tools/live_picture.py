@@ -47,12 +47,12 @@ def draw(page: Page) -> list[Image.Image]:
     return shots
 
 
-def watch(page: Page, beats: tuple[int, ...]) -> list[Image.Image]:
-    """Attention as it happens, at some beats, once something was guessed."""
+def watch(page: Page, times: tuple[int, ...]) -> list[Image.Image]:
+    """Attention as it happens, at some times, once something was guessed."""
     page.locator(".guesses button").nth(1).click()
     shots = []
-    for beat in beats:
-        page.locator('[name="time"]').evaluate(f"(slider) => {{ slider.value = {beat}; slider.oninput(); }}")
+    for time in times:
+        page.locator('[name="time"]').evaluate(f"(slider) => {{ slider.value = {time}; slider.oninput(); }}")
         shots.append(frame(page))
     return shots
 
@@ -72,8 +72,8 @@ def main() -> None:
         for stop in range(1, STOPS + 1):
             page.locator("[data-do=next]").click()
             page.mouse.move(0, 0)
-            beats = {STOPS - 1: TIMES["look"], STOPS: TIMES["take"]}.get(stop, ())
-            shots = watch(page, beats) if beats else [frame(page)]
+            moments = {STOPS - 1: TIMES["look"], STOPS: TIMES["take"]}.get(stop, ())
+            shots = watch(page, moments) if moments else [frame(page)]
             frames += shots
             times += [400] * (len(shots) - 1) + [1800]
         browser.close()

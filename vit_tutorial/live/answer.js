@@ -43,13 +43,10 @@ function drawBars({ $, model: { classes }, shown: { now, before } }, changed) {
   });
 }
 
-function difference({ model: { classes, sizes }, shown: { now, before, of } }) {
-  const k = best(before);
-  const change = `${classes[k]} was ${percent(before.probabilities[k])} and is ${percent(now.probabilities[k])}`;
-  const turned = best(now) === k ? "" : `; now it says ${classes[best(now)]}`;
-  if (!isInvisible(of.changes, sizes.N)) return `${change}${turned}.`;
-  const why = "The patches moved, but without positions it can’t tell: moved or in place, it says the same.";
-  return `${change}${turned}. ${why}`;
+function difference({ model, shown: { before, of } }) {
+  const answer = `Before, it said ${answerOf(model, before)}.`;
+  if (!isInvisible(of.changes, model.sizes.N)) return answer;
+  return `${answer} The patches moved, but without positions it can’t tell: moved or in place, it says the same.`;
 }
 
 function hint({ state, model: { classes, titles, sizes } }) {

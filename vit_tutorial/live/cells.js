@@ -8,7 +8,7 @@ const MOST_TEXTS = 25; // numbers that are written into their cells
 export const percent = (fraction) => `${(100 * fraction).toFixed(1)} %`;
 export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read
 export const rowOf = (matrix, row, width) => matrix.subarray(row * width, (row + 1) * width);
-export const largestSize = (values) => largest(values.map(Math.abs));
+export const largestSize = (...rows) => Math.max(...rows.map((values) => largest(values.map(Math.abs))));
 
 export function digits(value) {
   if (value === 0) return "0";

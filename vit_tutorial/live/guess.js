@@ -18,6 +18,7 @@ const bestPatch = (values, prefix) => prefix + placeOfLargest(values.subarray(pr
 // choices: on buttons; none: a patch is clicked. right(stage): which one is right. before: what is said until then.
 export const GUESSES = {
   ask: {
+    before: "Each tile shows its token’s k. It fits q if it is red where q is red, and blue where q is blue.",
     right: ({ scores, prefix }) => bestPatch(scores, prefix),
   },
   look: {

@@ -55,7 +55,7 @@ function start({ host, root, data, images }) {
   function walk(station, place) {
     tour.leave();
     go(page, station, place);
-    reveal($($(".map .upright") ? ".panel" : ".station:not(.hidden) h3")); // it may be out of sight
+    reveal($(".panel .station:not(.hidden) h3")); // it may be out of sight
   }
 
   buildPad(page);

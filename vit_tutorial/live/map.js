@@ -1,5 +1,5 @@
 // The whole model in one picture, always there: what goes where, how much of it, and what is off. A click on a part
-// opens its station, or cuts the part. Lying, it runs from left to right; upright, on a phone, from the top down.
+// opens its station, or cuts the part.
 
 import { toggled } from "./changes.js";
 import { clamp, hasModifier, make } from "./dom.js";
@@ -9,7 +9,7 @@ import { hasReached, reached } from "./story.js";
 import { drawThumbnails } from "./thumbnails.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const CAPTION = { upright: 64, lying: 38 }; // pixels across, from the stream to a caption
+const CAPTION = 38; // pixels across, from the stream to a caption
 const WITHOUT_BLOCKS = 52; // pixels above the stream while the story has come to no block
 
 function captionsOf(plan) {
@@ -17,7 +17,7 @@ function captionsOf(plan) {
   const words = { ...BEFORE, answer: end + AFTER.answer };
   return Object.entries(words).map(([textContent, a]) => {
     const element = make("span", { className: "caption", textContent, ariaHidden: "true" });
-    const [x, y] = plan.place(a, plan.isUpright ? CAPTION.upright : CAPTION.lying);
+    const [x, y] = plan.place(a, CAPTION);
     Object.assign(element.style, { left: `${x}px`, top: `${y}px` });
     return { a, element };
   });
@@ -55,8 +55,8 @@ function lay({ $, model }, width, press) {
   const parts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(plan, part, () => press(part)) }));
   parts[0].button.tabIndex = 0; // arrow keys lead to the others
   const captions = captionsOf(plan);
-  const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
-  Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
+  const inner = make("div", { className: "inner" });
+  inner.style.height = `${plan.size[1]}px`;
   inner.append(svg, ...captions.map(({ element }) => element), ...parts.map(({ button }) => button));
   $(".map").replaceChildren(inner);
   return { width, plan, lines, frames, parts, captions };
@@ -106,18 +106,15 @@ function grow(page, map) {
   const { plan } = map;
   const reach = reachOf(plan, reached(page));
   for (const { a, element } of map.captions) element.classList.toggle("hidden", a > reach);
-  for (const { a, w, h, step, button } of map.parts) {
-    const end = a + (plan.isUpright ? h : w) / 2;
-    button.classList.toggle("hidden", end > reach || (step !== undefined && !hasReached(page, "layers")));
+  const isTold = (part = "") => !part.includes(".mlp") || hasReached(page, "mlp");
+  for (const { a, w, part, step, button } of map.parts) {
+    const isEarly = a + w / 2 > reach || !isTold(part) || (step !== undefined && !hasReached(page, "layers"));
+    button.classList.toggle("hidden", isEarly);
   }
-  const inner = $(".map .inner");
-  const [width, height] = plan.size;
-  const beyond = Math.max(0, (plan.isUpright ? height : width) - reach);
-  inner.style.height = `${plan.isUpright ? height - beyond : height}px`;
-  inner.style.clipPath = beyond && !plan.isUpright ? `inset(0 ${beyond}px 0 0)` : "";
-  inner.style.overflow = plan.isUpright ? "hidden" : "";
-  const hasBlocks = plan.isUpright || reach > EDGE.begin; // else all that is shown lies on one line
-  inner.style.marginTop = hasBlocks ? "" : `${WITHOUT_BLOCKS - plan.across}px`;
+  for (const { path, parts } of map.lines) path.classList.toggle("hidden", !parts.every(isTold));
+  const { style } = $(".map .inner");
+  style.width = `${Math.min(plan.size[0], reach)}px`;
+  style.marginTop = reach > EDGE.begin ? "" : `${WITHOUT_BLOCKS - plan.across}px`; // all that is shown lies on one line
   $(".map-toolbar").classList.toggle("hidden", !hasReached(page, "what-if"));
   $(".map-legend").classList.toggle("hidden", !hasReached(page, "attention"));
   $(".map-legend span").classList.toggle("hidden", !hasReached(page, "layers"));

@@ -1,51 +1,44 @@
-// Where the diagram's parts lie, and how its lines run. Lying, it runs from left to right; upright, on a phone, from the
-// top down. "Along" is the way through the model; "across" is the distance from the stream of tokens.
+// Where the diagram's parts lie, and how its lines run, from left to right; where it has no room, it is scrolled. "Along"
+// is the way through the model; "across" is the distance from the stream of tokens, upwards.
 
 import { blockName, headName } from "./changes.js";
 import { clamp } from "./dom.js";
 
-const SHORTEST = 76; // pixels of a block that lies, at least; where these have no room, the map stands
+const SHORTEST = 88; // pixels of a block, at least
 export const EDGE = { begin: 190, end: 158 }; // what stands before the blocks, and after them
 export const BEFORE = { picture: 30, patches: 90, tokens: 150 }; // pixels along, of what stands before the blocks
 export const AFTER = { classifier: 46, answer: 122 }; // and after their end
 const PICTURE = 54; // pixels of a picture
 const NEAREST = 26; // pixels across, from the stream to the first head
-const WIDEST_UPRIGHT = 760; // pixels: from this width on the map lies, if its blocks have room
-const MARGIN = 48; // pixels across, beyond the heads: names of parts and blocks stand there
-// Upright: a block's length; where the stream runs; what heads leave to names beside them; a head's least and most.
-const UPRIGHT = { block: 128, stream: 66, besideHeads: 270, heads: 112, head: [16, 60] };
-// Lying: what all heads have together; what a block's heads or its MLP need across; below the stream; as above.
-const LYING = { heads: 120, least: 72, belowStream: 38, head: [16, 24] };
+const FOR_NAMES = 48; // pixels across, beyond the heads: names of parts and blocks stand there
+const BELOW = 38; // pixels across, below the stream
+const ALL_HEADS = 120; // pixels of all heads together
+const HEAD = [16, 28]; // pixels of one, at least and at most
+const FOR_ATTENTION = 75; // pixels of a block: its attention and its name, without the MLP
 const AFTER_BLOCKS = 34; // pixels along, that are shown after the blocks before the classifier is told of
 // Along a block, as fractions of it: where lines leave the stream, pass heads or the MLP, and come back to it.
 const AT = { in: 0.04, heads: 0.3, middle: 0.56, mlpIn: 0.62, mlp: 0.8, out: 0.98, next: 1.04 };
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 export function planOf({ L, h }, width) {
-  const isUpright = width < Math.min(WIDEST_UPRIGHT, EDGE.begin + L * SHORTEST + EDGE.end);
-  const forHeads = isUpright ? Math.max(UPRIGHT.heads, width - UPRIGHT.besideHeads) : LYING.heads;
-  const head = clamp(forHeads / h, ...(isUpright ? UPRIGHT : LYING).head);
-  const block = isUpright ? UPRIGHT.block : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
-  const top = NEAREST + Math.max(h * head, isUpright ? 0 : LYING.least); // where the heads end
-  const along = EDGE.begin + L * block + EDGE.end;
-  const across = top + MARGIN;
-  const place = isUpright ? (a, c) => [UPRIGHT.stream + c, a] : (a, c) => [a, across - c];
-  const size = isUpright ? [width, along] : [along, across + LYING.belowStream];
+  const head = clamp(ALL_HEADS / h, ...HEAD);
+  const block = Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
+  const top = NEAREST + h * head; // where the heads end
+  const across = top + FOR_NAMES;
   return {
-    isUpright,
     head,
     block,
     top,
     across,
-    place,
-    size,
+    place: (a, c) => [a, across - c],
+    size: [EDGE.begin + L * block + EDGE.end, across + BELOW],
     heads: [...Array(h).keys()],
     blocks: [...Array(L).keys()],
   };
 }
 
-// Where a head is: the first is the uppermost, or the leftmost.
-const acrossOf = ({ isUpright, head, heads }, i) => NEAREST + ((isUpright ? i : heads.length - 1 - i) + 0.5) * head;
+// Where a head is: the first is the uppermost.
+const acrossOf = ({ head, heads }, i) => NEAREST + (heads.length - 0.5 - i) * head;
 
 // A line that leaves and arrives along the way.
 function curve({ place }, [a, c], [toA, toC]) {
@@ -100,7 +93,7 @@ export function reachOf({ block, blocks }, station) {
     patches: (BEFORE.picture + BEFORE.patches) / 2,
     embedding: (BEFORE.patches + BEFORE.tokens) / 2,
     positions: begin,
-    attention: begin + Math.max(AT.mlpIn * block, SHORTEST),
+    attention: begin + Math.max(AT.mlpIn * block, FOR_ATTENTION),
     mlp: begin + block,
   };
   return ends[station] ?? (station === "layers" ? begin + blocks.length * block + AFTER_BLOCKS : Infinity);
@@ -108,53 +101,38 @@ export function reachOf({ block, blocks }, station) {
 
 // The parts within a block that can be opened, or cut: {a, c, w, h, text, part, label, to}.
 function blockParts(plan, layer) {
-  const { block, head, heads, top, isUpright } = plan;
+  const { block, head, heads, top } = plan;
   const at = (fraction) => EDGE.begin + (layer + fraction) * block;
   const name = `blocks.${layer}`;
-  const words = isUpright ? [top + 36, top + 36] : [top + 12, top + 36]; // where names stand
-  const word = [70, isUpright ? 26 : 21];
-  const shortcut = isUpright ? [34, 24] : [31, 20];
-  const one = (a, c, w, h, text, part, label, to) => {
-    return { a: at(a), c, w, h, text, part: name + part, label: blockName(layer) + label, to, layer };
+  const one = (along, c, w, h, text, part, label, to) => {
+    return { a: at(along), c, w, h, text, part: name + part, label: blockName(layer) + label, to, layer };
   };
   const parts = heads.map((i) => {
-    const part = one(
-      AT.heads,
-      acrossOf(plan, i),
-      head - 3,
-      head - 3,
-      "",
-      `.attention.heads.${i}`,
-      `, ${headName(i)}`,
-      "attention",
-    );
-    return { ...part, head: i };
+    const side = head - 3;
+    const [part, label] = [`.attention.heads.${i}`, `, ${headName(i)}`];
+    return { ...one(AT.heads, acrossOf(plan, i), side, side, "", part, label, "attention"), head: i };
   });
-  const middle = isUpright ? AT.heads : Math.max(0.34, 38 / block); // of the word attention, which needs room
+  const middle = Math.max(0.34, 38 / block); // of the word attention, which needs room
   return [
-    one(isUpright ? AT.mlp : 0.5, words[1], ...word, blockName(layer), "", "", "attention"),
-    one(middle, words[0], ...word, "attention", ".attention", ", attention", "attention"),
+    one(0.5, top + 36, 70, 21, blockName(layer), "", "", "attention"),
+    one(middle, top + 12, 70, 21, "attention", ".attention", ", attention", "attention"),
     ...parts,
-    one(AT.heads, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
-    one(AT.mlp, (NEAREST + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
-    one(AT.mlp, 0, ...shortcut, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
+    one(AT.heads, 0, 31, 20, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
+    one(AT.mlp, (NEAREST + top) / 2, 34, 44, "MLP", ".mlp", ", MLP", "mlp"),
+    one(AT.mlp, 0, 31, 20, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
   ];
 }
 
 // The ground that a block's parts stand on, as a rectangle of an SVG.
-export function frameOf(plan, layer) {
-  const corners = [plan.place(EDGE.begin + (layer + 0.03) * plan.block, -12)];
-  const widest = plan.top + (plan.isUpright ? 68 : 48);
-  corners.push(plan.place(EDGE.begin + (layer + 0.99) * plan.block, widest));
-  const [x, y] = [0, 1].map((i) => Math.min(corners[0][i], corners[1][i]));
-  const [width, height] = [0, 1].map((i) => Math.abs(corners[0][i] - corners[1][i]));
-  return { x, y, width, height, rx: 7 };
+export function frameOf({ place, block, top }, layer) {
+  const [x, y] = place(EDGE.begin + (layer + 0.03) * block, top + FOR_NAMES);
+  return { x, y, width: 0.96 * block, height: top + FOR_NAMES + 12, rx: 7 };
 }
 
 export function partsOfMap(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
   const one = (a, text, label, to, look) => ({ a, c: 0, w: PICTURE, h: PICTURE, text, label, to, look });
-  const under = { c: plan.isUpright ? -33 : -25, w: Math.min(64, plan.block - 2), h: 21, text: "", to: "layers" };
+  const under = { c: -25, w: Math.min(64, plan.block - 2), h: 21, text: "", to: "layers" };
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after ${blockName(step - 1)}` : "the answer after the embedding";
     return { ...under, a: EDGE.begin + step * plan.block + (step ? 0 : 20), label, step };

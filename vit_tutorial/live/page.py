@@ -88,74 +88,33 @@ def page(
         TypeError: the model is not a plain :class:`ViT` (a subclass, a part of another kind), or the samples are not
             a tensor of floating-point numbers.
     """
-    return render_page(
-        PageData(model, samples, classes, preprocess, titles, tried, dict(states or {}), dict(next_pages or {}))
-    )
-
-
-@dataclass(frozen=True)
-class PageData:
-    """What a page is made of; :func:`page` explains each."""
-
-    model: ViT
-    samples: Tensor
-    classes: Sequence[str] | None
-    preprocess: Preprocessing | Data | None
-    titles: Sequence[str]
-    tried: Tensor | None
-    states: dict[str, State]
-    next_pages: dict[str, str]
-
-    @property
-    def class_names(self) -> list[str]:
-        if self.classes is None:
-            return [f"class {k}" for k in range(self.model.config.num_classes)]
-        return [str(name) for name in self.classes]
-
-    @property
-    def captions(self) -> list[str]:
-        return [str(title) for title in self.titles] or [f"sample {i}" for i in range(len(self.samples))]
-
-
-def render_page(data: PageData) -> Live:
-    """The page of some data, which is checked first; it raises what :func:`page` does."""
-    _check(data.model, data.samples, data.classes, data.preprocess, data.titles)
-    if data.tried is not None:
-        _check_pictures(data.model, data.tried, "tried", SHOWN)
-    c = data.model.config
-    html = assemble(Live.title, _script_data(data), _figures(data))
-    return Live(html, _count(data.model), c.grid, c.depth, c.num_heads)
-
-
-def _script_data(data: PageData) -> dict[str, Any]:
-    """What the page's script reads."""
-    c, preprocess = data.model.config, data.preprocess
-    on_cpu = copy.deepcopy(data.model).to("cpu", torch.float32).eval()
-    return {
-        "config": _config(c) | {"parameters": _count(data.model)},
-        "classes": data.class_names,
+    _check(model, samples, classes, preprocess, titles)
+    if tried is not None:
+        _check_pictures(model, tried, "tried", SHOWN)
+    c = model.config
+    names = [f"class {k}" for k in range(c.num_classes)] if classes is None else [str(name) for name in classes]
+    on_cpu = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    samples = samples.detach().to("cpu", torch.float64)
+    data = {
+        "config": _config(c) | {"parameters": _count(model)},
+        "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
         **_resizing(preprocess),
-        "samples": _pixels(data.samples.detach().to("cpu", torch.float64)),
-        "titles": [str(title) for title in data.titles],
+        "samples": _pixels(samples),
+        "titles": [str(title) for title in titles],
         "weights": _packed(on_cpu.state_dict()),
-        "states": _states(on_cpu, data.states),
-        "nextPages": data.next_pages,
+        "states": _states(on_cpu, states or {}),
+        "nextPages": dict(next_pages or {}),
         "words": json.loads(files("vit_tutorial.live").joinpath("words.json").read_text("utf-8")),
-        "meaning": None if data.tried is None else meaning(data.model, data.tried.detach().float().cpu(), preprocess),
+        "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
         "heat": colour_map("magma"),
         "signed": colour_map("RdBu_r"),
     }
-
-
-def _figures(data: PageData) -> list[str]:
-    """The samples and their answers, for where the page's script doesn't run."""
-    samples = data.samples.detach().to("cpu", torch.float64)
-    answers = _answers(data.model, samples, data.class_names, data.preprocess)
-    return [
-        figure(sample, title, answer) for sample, title, answer in zip(samples, data.captions, answers, strict=True)
-    ]
+    captions = data["titles"] or [f"sample {i}" for i in range(len(samples))]
+    answers = _answers(model, samples, names, preprocess)
+    html = assemble(Live.title, data, list(map(figure, samples, captions, answers)))
+    return Live(html, _count(model), c.grid, c.depth, c.num_heads)
 
 
 def _count(model: ViT) -> int:

@@ -33,7 +33,8 @@ export function drawPicker(page, pixel = null) {
   const { $, model, state, arranged, colourOf } = page;
   const { config, sizes, at, tokenName, placeOf } = model;
   const canvas = $(".picker canvas");
-  paint(arranged, rearrange(state.picture, model, state.changes), config.shape);
+  const picture = rearrange(state.picture, model, state.changes);
+  for (const place of [arranged, $(".tour-picture")]) paint(place, picture, config.shape);
   if (!sharpen(canvas)) return;
   drawPatches(page, canvas);
   if (pixel) {
@@ -78,11 +79,8 @@ export function buildPicker(page) {
   const canvas = $(".picker canvas");
   canvas.style.aspectRatio = `${sizes.W} / ${sizes.H}`;
   if (sizes.prefix) {
-    const mark = make("i", { textContent: "CLS", ariaHidden: "true" });
     const onclick = () => chooseToken(page, 0);
-    $(".class-token-choice").append(
-      make("button", { type: "button", onclick }, mark, make("span", { textContent: "class token" })),
-    );
+    $(".class-token-choice").append(make("button", { type: "button", textContent: "class token", onclick }));
   }
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
   for (const picture of [canvas, $(".stage")]) {

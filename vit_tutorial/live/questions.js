@@ -19,19 +19,19 @@ function largestWeight({ shown, state, model: { sizes } }) {
 // is(seen, page): seen has the changes, the pass with them, now, and the one without, before.
 const QUESTIONS = [
   {
-    text: "Leave the model as it is, and only move patches: it names something else.",
+    text: "Only move patches: it names something else.",
     is: (seen) => seen.changes.order && !seen.changes.off.length && hasTurned(seen),
   },
   {
-    text: "Cut one attention, and nothing else: it names something else.",
+    text: "Only cut one attention: it names something else.",
     is: (seen) => isOneOff(seen, /\d\.attention$/) && !isArranged(seen.changes) && hasTurned(seen),
   },
   {
-    text: "Cut a whole block, and nothing else: it names the same.",
+    text: "Only cut one block: it names the same.",
     is: (seen) => isOneOff(seen, /^blocks\.\d+$/) && !isArranged(seen.changes) && !hasTurned(seen),
   },
   {
-    text: "Cut one shortcut, + z or + z′, and nothing else: it names something else.",
+    text: "Only cut one shortcut, + z or + z′: it names something else.",
     is: (seen) => isOneOff(seen, /residual$/) && !isArranged(seen.changes) && hasTurned(seen),
   },
   {

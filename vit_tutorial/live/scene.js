@@ -1,6 +1,6 @@
 // What is shown of what is chosen: the pass, and in it the token, the block and the head that every station draws.
 
-import { rowOf } from "./cells.js";
+import { largestSize, rowOf } from "./cells.js";
 import { weightsOf } from "./compute.js";
 import { rearrange } from "./pictures.js";
 
@@ -11,6 +11,10 @@ function mostActive({ mlp }, token, M) {
   const units = rowOf(mlp.before, token, M);
   return units.indexOf(Math.max(...units));
 }
+
+// Of a token and all that a block adds to it: one scale for their colours.
+const mostInBlock = ({ input, attention, middle, mlp, out }, token, D) =>
+  largestSize(...[input, attention.out, middle, mlp.out, out].map((rows) => rowOf(rows, token, D)));
 
 function channelName(C, c) {
   if (C === 1) return "";
@@ -43,6 +47,7 @@ export function sceneOf({ model, state, shown: { now, of } }) {
     head,
     patch: Math.max(token - sizes.prefix, 0),
     rowOfE: state.rowOfE, // whose sum is shown
+    most: mostInBlock(block, token, sizes.D),
     unit: state.unit ?? mostActive(block, token, sizes.M),
     isFine,
     channel: (c) => channelName(sizes.C, c),

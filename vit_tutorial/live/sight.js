@@ -1,42 +1,28 @@
-// What a stop of the tour asks for is brought into sight, below what stays there.
+// What a stop of the tour asks for is brought into sight, below the tour, which stays there.
 
 import { reveal } from "./dom.js";
-import { draw } from "./page.js";
-import { isGuessingPatch } from "./story.js";
 
-const NARROW = 640; // pixels of the page, on a phone
+const GAP = 12; // pixels between the tour and what is scrolled to, see layout.css
 
-// How much of the screen the tour covers, and with the diagram, where that stays in view.
 export function measure({ $ }) {
-  const [tour, model, choose] = [$(".tour"), $(".model"), $(".selection")];
-  const isStuck = getComputedStyle(model).position === "sticky";
-  const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight + 8 : 0);
-  $(".live").style.setProperty("--tour-height", `${tour.offsetHeight}px`);
-  $(".live").style.setProperty("--stuck", `${stuck}px`);
-  const hasRoom = stuck + choose.offsetHeight + 12 <= window.innerHeight; // else its end would be lost
-  choose.classList.toggle("sticky", isStuck && hasRoom);
-  return stuck;
+  $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`);
 }
 
-const topOf = (element) => element.getBoundingClientRect().top;
-const bottomOf = (element) => element.getBoundingClientRect().bottom;
-
-// Scrolls so that all that a stop asks for is in sight, and its station's heading, too, if there is room. On a phone,
-// or where it doesn't fit, all else of the station is hidden.
-export function bringIntoSight(page, targets) {
-  const { $ } = page;
-  const stuck = measure(page);
-  const below = targets
-    .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.sticky)), .station"))
-    .map((element) => element.closest(".selection") ?? element);
-  if (!below.length) return reveal(targets[0]);
-  const first = () => below.reduce((a, b) => (topOf(a) <= topOf(b) ? a : b));
-  const room = window.innerHeight - stuck - 40;
-  const hasRoom = (from) =>
-    from && topOf(from) <= topOf(first()) && Math.max(...below.map(bottomOf)) - topOf(from) < room;
-  const isNarrow = $(".live").clientWidth <= NARROW || $(".live").matches(".projector");
-  $(".live").classList.toggle("targets-only", isGuessingPatch(page) || isNarrow || !hasRoom(first()));
-  draw(page); // numbers that have no room in their cells any more
-  const heading = $(".station:not(.hidden) h3");
-  reveal(hasRoom(heading) ? heading : first(), "start");
+// Scrolls as little down as it takes to see all targets, or to the first of them if there is no room for all.
+export function bringIntoSight(page) {
+  const { $, $$ } = page;
+  measure(page);
+  const isBeside = getComputedStyle($(".input-column")).position === "sticky"; // so it is always in sight
+  const topOf = (element) => element.getBoundingClientRect().top;
+  const below = $$(".tour-target")
+    .filter((one) => one.checkVisibility() && !(isBeside && one.closest(".input-column")))
+    .sort((a, b) => topOf(a) - topOf(b));
+  const bottom = Math.max(...below.map((one) => one.getBoundingClientRect().bottom));
+  const hasRoom = (from) => {
+    const covered = from.matches(".live") ? 0 : $(".tour").offsetHeight + GAP;
+    return bottom - topOf(from) + covered + GAP <= window.innerHeight;
+  };
+  const [first = $(".live")] = below;
+  const above = [".live", ".model", ".panel"].map($).filter((one) => topOf(one) <= topOf(first));
+  reveal(above.find(hasRoom) ?? first, "start");
 }

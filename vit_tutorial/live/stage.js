@@ -49,7 +49,8 @@ export function progressOf(time, weights) {
   const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]); // the largest weight flows first
   const scored = (t) => clamp(time - t, 0, 1);
   const valueAdded = (t) => clamp(time - T - 1 - order.indexOf(t), 0, 1);
-  const current = time <= T ? Math.ceil(time) - 1 : order[Math.ceil(time - T - 1) - 1]; // the token that acts now
+  const acting = time <= T ? [...weights.keys()] : order; // one after the other
+  const current = acting[Math.ceil(time <= T ? time : time - T - 1) - 1] ?? null; // now; null: none
   return { scored, softmaxed: clamp(time - T, 0, 1), valueAdded, current, isScoring: time <= T };
 }
 
@@ -88,7 +89,17 @@ function drawTile(stage, token) {
   }
   context.fillStyle = colourOf("--fill");
   context.fillRect(...box);
-  drawText(stage, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
+  drawText(stage, ["CLS"], x + tile / 2, y + 0.3 * tile, { width: tile, colour: colourOf("--c"), align: "center" });
+}
+
+// Within a tile whose token has no score yet: its k, if there is room.
+function drawKey({ context, page, scene, layout, progress }, token) {
+  const { tile, tileOf } = layout;
+  const { q, k } = scene;
+  if (progress.scored(token) >= ARRIVAL || tile < q.length) return;
+  const [x, y] = tileOf(token);
+  const box = [x + 2, y + 0.58 * tile, tile - 4, 0.34 * tile];
+  drawStrip(context, rowOf(k, token, q.length), largestSize(k), page.model.pixels.signed, box);
 }
 
 // Within a tile: its token's score, or its weight once scores are softmaxed.
@@ -157,21 +168,22 @@ function drawQuestion({ context, page, scene, layout, progress }) {
   context.strokeRect(...at);
 }
 
-// The chosen token's q, and the k of the token that is scored, or the v of the one that is added.
+// The chosen token's q, and the k of the token that is scored, or the v of the one that is added; its tile is framed.
 function drawLists(stage) {
   const { context, page, scene, layout, progress } = stage;
   const { left, strip, label } = layout;
-  const { q, k, v, token } = scene;
-  const { current, isScoring } = progress;
+  const { q, k, v, token, current } = scene;
+  const { isScoring } = progress;
   const draw = (name, values, y, colour, most) => {
     drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(colour), bold: true, width: strip });
     drawStrip(context, values, most, page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
   };
   draw(`q of ${page.model.tokenName(token)}`, q, 0, "--q", largestSize(q));
-  if (!(current >= 0)) return;
+  if (current === null) return;
   const [name, rows, colour] = isScoring ? ["k", k, "--k"] : ["v", v, "--v"];
   const whose = `${name} of ${page.model.tokenName(current)}`;
   draw(whose, rowOf(rows, current, q.length), label + STRIP_HEIGHT + 8, colour, largestSize(rows));
+  frameTile(stage, current, colour);
 }
 
 // What has flowed in so far, added up.
@@ -195,17 +207,13 @@ function drawSums(stage) {
   ]);
 }
 
-function drawFrames({ context, page, scene, layout }) {
-  const { token, guess, prefix } = scene;
-  const frame = (one, colour) => {
-    const box = [...layout.tileOf(one), layout.tile, layout.tile];
-    drawFrame(context, box, page.colourOf(colour), 3 / (window.devicePixelRatio || 1));
-  };
-  frame(token, token < prefix ? "--class" : "--query");
-  if (guess !== null) frame(guess, "--position");
+function frameTile({ context, page, layout }, token, colour) {
+  const box = [...layout.tileOf(token), layout.tile, layout.tile];
+  drawFrame(context, box, page.colourOf(colour), 3 / (window.devicePixelRatio || 1));
 }
 
-// scene: {prefix, token, guess, q (d), k and v (T, d), scores and weights (T), sums (d)}; flows: 0 where the head is off.
+// scene: {prefix, token, guess, current, q (d), k and v (T, d), scores and weights (T), sums (d)}; flows: 0 where the
+// head is off; current: the token whose k or v is shown, or null.
 export function drawStage(page, canvas, scene, time) {
   const layout = layoutOf(canvas, page.model.sizes);
   canvas.style.height = `${layout.height}px`;
@@ -218,9 +226,13 @@ export function drawStage(page, canvas, scene, time) {
   const stage = { context, page, scene, layout, progress };
   scene.weights.forEach((_, token) => drawTile(stage, token));
   if (scene.flows) drawFlows(stage);
-  scene.weights.forEach((_, token) => drawNumber(stage, token));
-  drawFrames(stage);
+  scene.weights.forEach((_, token) => {
+    drawKey(stage, token);
+    drawNumber(stage, token);
+  });
+  frameTile(stage, scene.token, scene.token < scene.prefix ? "--class" : "--query");
   drawLists(stage);
+  if (scene.guess !== null) frameTile(stage, scene.guess, "--position");
   drawSums(stage);
   if (progress.isScoring) drawQuestion(stage);
   context.setTransform(1, 0, 0, 1, 0, 0);

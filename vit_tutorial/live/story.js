@@ -47,7 +47,7 @@ const STORY = [
   {
     station: "embedding",
     highlight: "[data-tour=token]",
-    alsoInSight: [".picker canvas"],
+    alsoInSight: [".picker canvas", "[data-tour=x]"],
     buttons: ["another"],
     follow: "patch",
     text: ({ D, canDraw, click }) =>
@@ -64,12 +64,12 @@ const STORY = [
     shownWhen: ({ isTried }) => isTried,
     text: ({ point }) =>
       "Each number is the patch’s pixels times numbers of E, added up, plus a bias. " +
-      `The framed one is largest for these six: what do they share? ${point} other numbers.`,
+      `Below, six patches make one number largest: what do they share? ${point} other numbers.`,
   },
   {
     station: "positions",
-    highlight: "[data-tour=position]",
-    alsoInSight: [".picker canvas", "[data-tour=z0]"],
+    highlight: "[data-tour=z0]",
+    alsoInSight: [".picker canvas", "[data-tour=content]", "[data-tour=position]"],
     follow: "patch",
     shownWhen: ({ hasPositions }) => hasPositions,
     text: ({ canDraw, click }) =>
@@ -81,7 +81,7 @@ const STORY = [
   {
     station: "positions",
     highlight: "[data-tour=z0]",
-    alsoInSight: [".picker canvas"],
+    alsoInSight: [".picker canvas", "[data-tour=content]", "[data-tour=position]"],
     follow: "class",
     buttons: ["another"],
     shownWhen: ({ hasClassToken }) => hasClassToken,
@@ -96,8 +96,8 @@ const STORY = [
     watch: "ask",
     follow: "class",
     text: ({ aToken, click }) =>
-      "In attention, tokens exchange what they know. Each has a query q, a key k and a value v. " +
-      `Whose k fits the q of ${aToken} best? ${click} the patch that you guess.`,
+      "In attention, tokens exchange what they know. Tables make a query q, a key k and a value v of each. " +
+      `Whose k fits the q of ${aToken} best? ${click} your guess.`,
   },
   {
     station: "attention",
@@ -130,7 +130,7 @@ const STORY = [
   {
     station: "attention",
     highlight: "[data-tour=middle]",
-    alsoInSight: ["[data-tour=added]"],
+    alsoInSight: ["[data-tour=old]", "[data-tour=added]"],
     follow: "class",
     text: ({ point }) =>
       "What all heads took becomes one list. It is added to the token: z + the list = z′. " +
@@ -139,7 +139,7 @@ const STORY = [
   {
     station: "mlp",
     highlight: "[data-tour=hidden]",
-    alsoInSight: ['[data-meaning="unit"]'],
+    alsoInSight: ["[data-tour=list]", '[data-meaning="unit"]', "[data-tour=mlp-adds]"],
     text: ({ M, point, unitQuestion }) =>
       `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
       `The better a unit fits, the more of its list it adds to the token. ${point} one: ${unitQuestion}?`,
@@ -153,6 +153,7 @@ const STORY = [
   {
     station: "head",
     highlight: "[data-tour=probabilities]",
+    alsoInSight: ["[data-tour=logits]"],
     buttons: ["another", "clear"],
     text: ({ read }) =>
       `The classifier reads ${read}. Each class, a possible answer, gets a share of 100 %. ` +
@@ -165,8 +166,8 @@ const STORY = [
     buttons: ["another"],
     shownWhen: ({ hasStates }) => hasStates,
     text: () =>
-      "All its numbers began as noise: each digit got about 10 %. Training changed them little by little, towards right answers. " +
-      "Move the slider, from 0 epochs on (one is all training pictures once): when is it sure of your picture?",
+      "All its numbers began as noise: each digit got about 10 %. Training improved them. " +
+      "An epoch is all training pictures once. Move the slider from 0 on: when is it sure?",
   },
   {
     station: "what-if",

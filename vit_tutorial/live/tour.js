@@ -16,7 +16,7 @@ function clearHighlights({ $, $$ }) {
   for (const name of ["tour-highlight", "tour-target"]) {
     for (const element of $$(`.${name}`)) element.classList.remove(name);
   }
-  $(".live").classList.remove("targets-only");
+  $(".live").classList.remove("at-stop");
 }
 
 // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
@@ -31,7 +31,7 @@ function drawTourButtons({ $, model: { samples } }, names) {
 const isFirst = ({ stop, isWhole, isAway }) => stop === 0 && !isWhole && !isAway;
 
 export function tourOf(page) {
-  const { $, model, state, stops } = page;
+  const { $, $$, model, state, stops } = page;
   const { prefix } = model.sizes;
   let patch = model.middle; // that the reader followed last
 
@@ -52,17 +52,12 @@ export function tourOf(page) {
     $(".live").classList.toggle("first-screen", isFirst(state));
   }
 
-  // Lights up a stop's part; where that is off, what its station says of it.
+  // A stop's part gets a frame, and of the open station only what the stop is about is shown.
   function highlightTargets({ highlight, alsoInSight = [] }) {
-    const [here, off, lead] = [highlight, ".switched-off:not(:empty)", ".lead"].map((part) =>
-      $(`.station:not(.hidden) ${part}`),
-    );
-    const isOff = here && !here.checkVisibility();
-    const element = isOff ? (off ?? lead) : (here ?? $(highlight));
-    element.classList.add("tour-highlight");
-    const targets = [element, ...alsoInSight.map($)].filter(Boolean); // of a model that wasn’t tried there is less
+    const targets = [highlight, ...alsoInSight].map($).filter(Boolean); // of a model that wasn’t tried there is less
+    targets[0].classList.add("tour-highlight");
     for (const one of targets) one.classList.add("tour-target");
-    return targets;
+    $(".live").classList.toggle("at-stop", Boolean($(".panel .tour-target")));
   }
 
   function show(number, isReset = false) {
@@ -73,12 +68,12 @@ export function tourOf(page) {
     state.previous = null;
     const { station, follow: kind, text, buttons = [] } = stops[number];
     followToken(kind);
+    highlightTargets(stops[number]);
     drawTourButtons(page, buttons);
     go(page, station);
     drawButtons();
     const sentence = isReset ? `All that you changed is reset. ${text}` : text;
     $(".sentence").textContent = sentence.replaceAll(" %", "\u00a0%");
-    return highlightTargets(stops[number]);
   }
 
   // The story is about the model as it was trained, until it is to be broken.
@@ -87,7 +82,8 @@ export function tourOf(page) {
     const isReset = !isBroken && isChanged(state.changes);
     noteStop(page, number);
     if (isReset) await change(page, AS_TRAINED);
-    bringIntoSight(page, show(number, isReset));
+    show(number, isReset);
+    bringIntoSight(page);
   }
 
   // Another part was opened: the stop's sentence and its buttons stay, for what it asks may be done there, too.
@@ -95,13 +91,13 @@ export function tourOf(page) {
     clearHighlights(page);
     state.isAway = true;
     drawButtons();
-    measure(page);
   }
 
   // In front of a class: large letters, and only what the stop is about.
   function project() {
     $(".live").classList.toggle("projector");
-    if (!state.isAway) bringIntoSight(page, highlightTargets(stops[state.stop]));
+    draw(page); // numbers that have no room in their cells any more
+    if (!state.isAway) bringIntoSight(page);
   }
 
   // A link's stop, and on it what else the link holds.
@@ -115,11 +111,8 @@ export function tourOf(page) {
     await follow(page);
   }
 
-  $(".tour-buttons").onclick = () => {
-    const highlight = $(".tour-highlight .picture") ?? $(".tour-highlight"); // on a phone it may be above
-    if (highlight) reveal(highlight);
-  };
-  for (const part of [".tour", ".selection"]) new ResizeObserver(() => measure(page)).observe($(part));
+  $(".tour-buttons").onclick = () => $$(".tour-highlight").forEach((one) => reveal(one)); // it may be out of sight
+  new ResizeObserver(() => measure(page)).observe($(".tour"));
   return {
     count: stops.length,
     begin: () => show(0),

@@ -35,6 +35,13 @@ function divisorOf({ scale, temperature }, d) {
   return `${scale ? ` ÷ √${d}` : ""}${temperature === 1 ? "" : ` ÷ ${temperature}`}`;
 }
 
+// The token whose k or v is shown at a time: the one that acts, or the one that won a part that is over; null: none.
+function currentOf({ scores, weights }, time, isPart) {
+  const T = weights.length;
+  const isOver = (time === T && isPart) || time === T + 1 || time === 2 * T + 1;
+  return isOver ? scores.indexOf(Math.max(...scores)) : progressOf(time, weights).current;
+}
+
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // What happens at a time, in a sentence; part: of a stop that watches attention.
@@ -44,7 +51,7 @@ function captionOf(page, part, stage, time) {
   const T = weights.length;
   const { current } = progressOf(time, weights);
   if (time === 0) return `${capital(theName(token))} asks: its q, ${q.length} numbers, goes to the k of every token.`;
-  if (time === T && part === "ask") return resultOf(page, part, stage);
+  if (time === T && part) return resultOf(page, "ask", stage);
   if (time <= T) {
     const divisor = divisorOf(changes, q.length);
     return `${capital(theName(current))} answers: q · k${divisor} = ${digits(scores[current])}.`;
@@ -133,6 +140,7 @@ export function buildWatch(page) {
     const played = isOpen ? parts[part][0] : player.time;
     const time = paper.matches ? 0 : played;
     const stage = stageOf(scene, part === "ask" ? state.guess : null);
+    stage.current = currentOf(stage, time, Boolean(part));
     drawStage(page, canvas, stage, time);
     slider.value = Math.round(time);
     const { before, choices = [] } = isOpen ? GUESSES[part] : {};

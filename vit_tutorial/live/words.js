@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 
 // What is pressed, or drawn anew.
-const UNMARKED = "button, dfn, .eq, .switched-off, .example-patches, .caption, [data-show], [data-text]";
+const UNMARKED = "button, dfn, .eq, .questions, .switched-off, .example-patches, .caption, [data-show], [data-text]";
 
 // The texts of a station; last those that are hidden until the mathematics is shown.
 function textsOf(station) {

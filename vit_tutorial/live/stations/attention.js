@@ -21,7 +21,7 @@ export const attentionStation = {
   hasLayers: true,
   hasHeads: true,
   shows: {
-    z: ({ block, token, D }) => row(block.input, token, D),
+    z: ({ block, token, D, most }) => row(block.input, token, D, { most }),
     norm1({ block, token, D, own, config }) {
       return row(block.norm1, token, D, {
         sources: normOf("z", rowOf(block.input, token, D), own.norm1, config.norm_eps),
@@ -38,14 +38,14 @@ export const attentionStation = {
       const sources = (i) => ({ sourceCells: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
       return row(block.attention.joined, token, D, { name, sources });
     },
-    attended({ block, token, D, own }) {
+    attended({ block, token, D, own, most }) {
       const sources = productOf("joined", rowOf(block.attention.joined, token, D), own.attention.proj);
-      return row(block.attention.out, token, D, { sources });
+      return row(block.attention.out, token, D, { most, sources });
     },
-    middle({ block, token, D, isOn }) {
+    middle({ block, token, D, isOn, most }) {
       const added = ["attended", "attention", rowOf(block.attention.out, token, D)];
       const parts = isOn("attention.residual") ? [["z", "z", rowOf(block.input, token, D)], added] : [added];
-      return row(block.middle, token, D, { sources: sumOf(...parts) });
+      return row(block.middle, token, D, { most, sources: sumOf(...parts) });
     },
   },
   texts: {
@@ -71,7 +71,7 @@ export const attentionStation = {
       return `The sums of all heads, joined${zeros}`;
     },
     attentionSum: ({ isOn }) =>
-      isOn("attention.residual") ? "Token z + what attention adds = z′" : "z′, without z: the shortcut is off",
+      isOn("attention.residual") ? "= z′, the sum of both" : "z′, without z: the shortcut is off",
   },
   draw(page, s) {
     const { $ } = page;

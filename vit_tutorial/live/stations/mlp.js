@@ -1,4 +1,4 @@
-import { digits, row, rowOf } from "../cells.js";
+import { digits, largestSize, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { normOf, productOf, sumOf } from "../sources.js";
 
@@ -22,14 +22,18 @@ export const mlpStation = {
       const sources = (i) => ({ text: `GELU(${digits(before[i])})`, sourceCells: { before: [i, i] } });
       return units(block.mlp.hidden, token, M, { follows: "unit", chosen: unit, sources });
     },
-    mlp({ block, token, D, M, own }) {
-      const sources = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
-      return row(block.mlp.out, token, D, { sources });
+    list({ D, M, own, unit }) {
+      const values = Float32Array.from({ length: D }, (_, i) => own.mlp.fc2.weight[i * M + unit]);
+      return { values, columns: D, most: largestSize(own.mlp.fc2.weight) };
     },
-    out({ block, token, D, isOn }) {
+    mlp({ block, token, D, M, own, most }) {
+      const sources = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
+      return row(block.mlp.out, token, D, { most, sources });
+    },
+    out({ block, token, D, isOn, most }) {
       const added = ["mlp", "MLP", rowOf(block.mlp.out, token, D)];
       const parts = isOn("mlp.residual") ? [["middle", "z′", rowOf(block.middle, token, D)], added] : [added];
-      return row(block.out, token, D, { sources: sumOf(...parts) });
+      return row(block.out, token, D, { most, sources: sumOf(...parts) });
     },
   },
   texts: {
@@ -39,8 +43,12 @@ export const mlpStation = {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
       return `${M} hidden units, for ${theName(token)}: ${on} on (above 0)`;
     },
-    mlpSum: ({ isOn }) =>
-      isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
+    listName({ block, token, M, unit }) {
+      const value = rowOf(block.mlp.hidden, token, M)[unit];
+      return `The list of unit ${unit}, learned: times ${digits(value)}, it is added to the token`;
+    },
+    mlpName: ({ M }) => `+ what the MLP adds: the lists of all ${M} units, each times its number, and a bias`,
+    mlpSum: ({ isOn }) => (isOn("mlp.residual") ? "= z, out of the block" : "z, without z′: the shortcut is off"),
   },
   draw({ $ }, s) {
     $('[data-station="mlp"] .computation').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));

@@ -5,7 +5,7 @@ import { readBy } from "./head.js";
 
 // One scale for what is added, and for the sum.
 const mostOf = ({ run: { embed }, token, D }) =>
-  Math.max(...[embed.content, embed.position, embed.tokens].map((rows) => largestSize(rowOf(rows, token, D))));
+  largestSize(...[embed.content, embed.position, embed.tokens].map((rows) => rowOf(rows, token, D)));
 
 export const positionsStation = {
   title: "3 Positions",

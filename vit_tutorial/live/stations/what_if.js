@@ -18,22 +18,11 @@ function wireSlider(page, name, valueAt) {
   };
 }
 
-function drawTemperature({ $, state }) {
-  const { temperature } = state.changes;
-  const slider = $('[name="temperature"]');
-  slider.value = Math.round(10 * Math.log10(temperature));
-  slider.nextSibling.textContent = temperature;
-  slider.setAttribute("aria-valuetext", temperature);
-}
-
-// The state of the training, from the noise that it began with.
-function drawLearned({ $, state, model: { states } }) {
-  const { learned } = state.changes;
-  const slider = $('[name="learned"]');
-  slider.value = learned ?? states.length;
-  const name = learned === null ? "trained" : states[learned].name;
-  slider.nextSibling.textContent = name;
-  slider.setAttribute("aria-valuetext", name);
+function drawSlider({ $ }, name, place, text) {
+  const slider = $(`[name="${name}"]`);
+  slider.value = place;
+  slider.nextSibling.textContent = text;
+  slider.setAttribute("aria-valuetext", text);
 }
 
 function orderOf(count) {
@@ -61,12 +50,13 @@ async function shuffle(page) {
 
 function drawControls(page) {
   const { $, state, model } = page;
-  const { scale, position, hidden } = state.changes;
+  const { scale, temperature, position, hidden, learned } = state.changes;
   const patch = state.token - model.sizes.prefix;
   $('[name="scale"]').checked = scale;
   $(`[name="position"][value="${position}"]`).checked = true;
-  drawTemperature(page);
-  drawLearned(page);
+  drawSlider(page, "temperature", Math.round(10 * Math.log10(temperature)), String(temperature));
+  const moment = learned === null ? "trained" : model.states[learned].name;
+  drawSlider(page, "learned", learned ?? model.states.length, moment);
   $('[data-do="hide"]').disabled = patch < 0;
   $('[data-do="hide"]').textContent = hidden.includes(patch) ? "Show the chosen patch" : "Hide the chosen patch";
 }
