@@ -101,7 +101,7 @@ def test_labels_stay_text():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (lambda m, x: (torch.nn.Identity(), x), TypeError, ("Identity", "unwrap")),
+        (lambda m, x: (torch.nn.Identity(), x), TypeError, ("Identity", "the ViT inside")),
         (lambda m, x: (m, [x]), TypeError, ("list", "(B, C, H, W)")),
         (lambda m, x: (m, x.to(torch.uint8)), TypeError, ("torch.uint8",)),
         (lambda m, x: (m, x[0]), ValueError, ("(3, 16, 16)", "(B, 3, 16, 16)")),
