@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 import vit_tutorial
-from vit_tutorial.options import export, live, predict, recipe, train
+from vit_tutorial.options import evaluate, export, live, predict, recipe, train
 
 INITIAL = re.compile(r"^( +\w+: )([A-Z]\.)", re.MULTILINE)
 RETURNS = re.compile(r"^Returns:((?:\n(?: +.*|(?=\n +)))+)", re.MULTILINE)
@@ -38,7 +38,7 @@ def typeset_default_factories(
 
 def show_plain_types_of_options() -> None:
     """The reference shows an option's type without what the command line needs to know of it."""
-    for module in (export, live, predict, recipe, train):
+    for module in (evaluate, export, live, predict, recipe, train):
         for value in vars(module).values():
             if dataclasses.is_dataclass(value) and isinstance(value, type):
                 plain = typing.get_type_hints(value)

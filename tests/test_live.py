@@ -142,8 +142,12 @@ def test_refuses_what_is_no_plain_vit(refuses):
     for wrapper in (torch.nn.DataParallel, torch.compile):
         with refuses(TypeError, "give it the ViT inside"):
             live.page(wrapper(model), pictures)
+    model.norm.eps = 0.5
+    with refuses(TypeError, "norm isn't as the config says"):
+        live.page(model, pictures)
+    model.norm.eps = model.config.norm_eps
     model.blocks[1].mlp.gelu = torch.nn.ReLU()
-    with refuses(TypeError, "blocks.1.mlp.gelu is a GELU, got a ReLU"):
+    with refuses(TypeError, "blocks.1.mlp.gelu isn't as the config says"):
         live.page(model, pictures)
 
 

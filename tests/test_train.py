@@ -156,6 +156,9 @@ def test_predict_and_evaluate(data):
     nn.init.normal_(model.head.weight)
     images, expected = data.test.batch()
     by_hand = model.eval()((images - 0.3) / 0.2)
+    model.train().blocks[0].eval()
+    train.predict(model, data)
+    assert (model.training, model.blocks[0].training, model.blocks[1].training) == (True, False, True)
     for training in (True, False):  # without dropout in either, and the mode stays
         logits, labels = train.predict(model.train(training), data, batch_size=5)
         assert model.training is training
@@ -320,6 +323,21 @@ def stopping_after(images):
 
     noise_until.__qualname__ = "noise"
     return noise_until
+
+
+def test_a_second_run_into_the_same_folder_is_refused(data, tmp_path, refuses):
+    tries = []
+
+    def begin_another(image):
+        if not tries:
+            tries.append("one")
+            with refuses(OSError, "another run writes to", str(tmp_path), "wait for it, or choose another folder"):
+                trained(data, out=tmp_path, resume=True)
+        return image
+
+    trained(data, out=tmp_path, augmentation=begin_another)
+    assert tries
+    trained(data, out=tmp_path, augmentation=begin_another, resume=True)  # free again
 
 
 @pytest.mark.parametrize("images", [0, 47])

@@ -167,6 +167,7 @@ def test_a_wrong_argument_does_not_wait_for_torch():
 
 def test_what_a_run_leaves(digits_run):
     names = {"state.pt", "model.safetensors", "config.json", "README.md", "run.json", "history.csv", "curves.png"}
+    names |= {".lock"}
     mistakes = {"confusion.csv", "confusion.png", "mistakes.html"}
     assert {file.name for file in digits_run.iterdir()} == names | mistakes
     rows = history_of(digits_run)

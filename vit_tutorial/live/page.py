@@ -22,6 +22,7 @@ from vit_tutorial.live.states import State, differences
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.weights.checkpoint import check_savable
 
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
 
@@ -159,7 +160,7 @@ def _check(
 
 
 def _check_plain(model: ViT) -> None:
-    """The page's script knows the parts of a plain ViT alone, so each module must be of the kind that it has there."""
+    """The page's script knows a plain ViT's parts alone, and computes with the settings of the config."""
     kind = type(model).__name__
     if not isinstance(model, ViT):
         raise TypeError(
@@ -171,13 +172,7 @@ def _check_plain(model: ViT) -> None:
             f"the page runs a plain ViT, and this model, a {kind}, {other}: fine-tune a plain one, as photographs "
             "is, or look at this one with vt.explain"
         )
-    with torch.device("meta"):
-        plain = ViT(model.config)
-    for (name, part), own in zip(model.named_modules(), plain.modules(), strict=False):
-        if type(part) is not type(own):
-            raise TypeError(
-                f"the page runs a plain ViT, in which {name} is a {type(own).__name__}, got a {type(part).__name__}"
-            )
+    check_savable(model)
 
 
 def _check_pictures(model: ViT, pictures: Tensor, name: str, least: int) -> None:

@@ -94,7 +94,8 @@ def attention_png(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> byte
         by_head = explain.class_attention(maps, model.config.grid, prefix_tokens=prefix)
         heat.append(by_head.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)
     images = denormalise(torch.cat([prediction.image for prediction in seen]), preprocess)  # (B, C, H, W)
-    titles = [titles_of(trained, seen)[prediction.ranked[0][0]] for prediction in seen]
+    by_label = titles_of(trained, seen)
+    titles = [by_label[prediction.ranked[0][0]] for prediction in seen]
     figure = plots.overlays(list(images), {"attention": heat}, titles, height=2.4)
     out = io.BytesIO()
     figure.savefig(out, format="png")

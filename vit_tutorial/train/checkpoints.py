@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from vit_tutorial.data import Data
@@ -89,6 +91,28 @@ class Checkpoint:
         if len(set(self.accelerator.gather(epochs).tolist())) > 1:
             raise ValueError(f"the machines see different states in {self.path}: the folder must be one they share")
         return state
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Inside, no other run writes to the folder.
+
+        Raises:
+            OSError: another one does.
+        """
+        if self.path is None or not self.accelerator.is_main_process:
+            yield
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path.with_name(".lock"))  # the system frees it, however the process ends
+        try:
+            with suppress(NotImplementedError):  # a file system without locks
+                lock.acquire(blocking=False)
+        except Timeout:
+            raise OSError(f"another run writes to {self.path.parent}: wait for it, or choose another folder") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def restore(self, state: Saved | None, settings: Saved, parts: Mapping[str, Any]) -> History:
         """Load ``parts`` from the state, and return the rows of the epochs that are done.

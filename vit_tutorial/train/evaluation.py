@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor, nn
@@ -9,6 +12,18 @@ from torch.nn import functional as F
 
 from vit_tutorial.data import Data, Split, normalise
 from vit_tutorial.train.batches import Batch, loader
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Inside, every part is in evaluation mode; afterwards, in the mode that it had."""
+    modes = {part: part.training for part in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 @torch.inference_mode()
@@ -22,18 +37,17 @@ def predict(
 ) -> Batch:
     """The logits (n, K) and labels (n,) of a split, or of ``part`` of it, in its order, without augmentation.
 
-    ``model`` stays on its device, where the images go, and in its mode.
+    ``model`` stays on its device, where the images go, and each of its parts in its mode.
     """
-    images, training = getattr(data, split), model.training
+    images = getattr(data, split)
     rows = torch.arange(len(images))[part]
     if not len(rows):  # of more processes than images, some have none
         return torch.empty(0, len(data.classes)), torch.empty(0, dtype=torch.int64)
     keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
     weight = next(model.parameters())
-    model.eval()
     batches = ((normalise(x.to(weight.device), data).to(weight.dtype), y) for x, y in loader(images, keys))
-    logits, labels = zip(*((model(x), y) for x, y in batches), strict=True)
-    model.train(training)
+    with evaluation_mode(model):
+        logits, labels = zip(*((model(x), y) for x, y in batches), strict=True)
     return torch.cat(logits).cpu(), torch.cat(labels)
 
 

@@ -132,7 +132,7 @@ def fit(
             classes or, from ``vt.load``, another preprocessing than ``data``, or ``keep="best"`` on a test split.
         TypeError: an unknown setting, or with ``out`` a model that can't be saved.
         FileExistsError: a run is in ``out``.
-        OSError: ``out`` can't be written.
+        OSError: ``out`` can't be written, or another run writes to it.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
     recipe = _changed_recipe(recipe, changes)
@@ -148,8 +148,8 @@ def fit(
     best = BestWeights()
     parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
     chosen = settings(recipe, random_changes, data, model)
-    history = checkpoint.restore(state, chosen, parts)
-    with tracking(accelerator, recipe, log_with):
+    with checkpoint.lock(), tracking(accelerator, recipe, log_with):
+        history = checkpoint.restore(state, chosen, parts)
         for row in _epochs(run, history, progress):
             is_best = all(row["test_accuracy"] > earlier["test_accuracy"] for earlier in history)
             history.append(row)

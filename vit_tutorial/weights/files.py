@@ -33,9 +33,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     check_file(path)
-    if path.suffix == ".safetensors":
+    suffix = path.suffix.lower()
+    if suffix == ".safetensors":
         return dict(read_safetensors(path))
-    if path.suffix == ".npz":
+    if suffix == ".npz":
         return dict(read_npz(path))
     return read_pickle(path)
 

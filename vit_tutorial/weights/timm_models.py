@@ -96,7 +96,7 @@ def load_file(path: Path, name: str, image_size: Size | None) -> Publication:
         state = _unwrapped(state, model)
         return theirs(state, model) if theirs else state
 
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         rows = [tensor.shape[-1] for key, tensor in state.items() if key.endswith("head/bias")]
     else:
         state = load_state_dict(str(path), weights_only=True)
