@@ -94,14 +94,15 @@ class Checkpoint:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Inside, no other run writes to the folder.
+        """Inside, no other run reads or writes the state.
 
         Raises:
-            OSError: another one does.
+            OSError: another one does, or the folder can't be written.
         """
         if self.path is None or not self.accelerator.is_main_process:
             yield
             return
+        check_writable(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path.with_name(".lock"))  # the system frees it, however the process ends
         try:

@@ -143,23 +143,24 @@ def fit(
     random_changes = augmentation_of(recipe.augment if augmentation is None else augmentation, data)
     batches = Batches(data.train, recipe, random_changes, accelerator, workers)
     checkpoint = Checkpoint(out, accelerator)
-    state = checkpoint.read(resume)
-    run = _prepare_run(model, data, recipe, batches, accelerator)
-    best = BestWeights()
-    parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
-    chosen = settings(recipe, random_changes, data, model)
-    with checkpoint.lock(), tracking(accelerator, recipe, log_with):
+    with checkpoint.lock():
+        state = checkpoint.read(resume)
+        run = _prepare_run(model, data, recipe, batches, accelerator)
+        best = BestWeights()
+        parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
+        chosen = settings(recipe, random_changes, data, model)
         history = checkpoint.restore(state, chosen, parts)
-        for row in _epochs(run, history, progress):
-            is_best = all(row["test_accuracy"] > earlier["test_accuracy"] for earlier in history)
-            history.append(row)
-            if recipe.keep == "best" and is_best:
-                best.load_state_dict(run.average.module.state_dict())
-            checkpoint.save(chosen, parts, history)
-            accelerator.log(named_by_split(row, data), step=len(history))
-    model.load_state_dict(best.state_dict() or run.average.module.state_dict())
-    if out is not None and accelerator.is_main_process:
-        save_run(out, model, data, history, chosen)
+        with tracking(accelerator, recipe, log_with):
+            for row in _epochs(run, history, progress):
+                is_best = all(row["test_accuracy"] > earlier["test_accuracy"] for earlier in history)
+                history.append(row)
+                if recipe.keep == "best" and is_best:
+                    best.load_state_dict(run.average.module.state_dict())
+                checkpoint.save(chosen, parts, history)
+                accelerator.log(named_by_split(row, data), step=len(history))
+        model.load_state_dict(best.state_dict() or run.average.module.state_dict())
+        if out is not None and accelerator.is_main_process:
+            save_run(out, model, data, history, chosen)
     return history
 
 
