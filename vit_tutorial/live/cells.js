@@ -123,8 +123,9 @@ export function cells({ pixels, say }, place, label) {
     if (isOther) at = null;
     const { values, columns, square } = next;
     const rows = values.length / columns;
-    box.style.aspectRatio = square ? `${columns} / ${rows}` : "";
+    box.classList.toggle("square", Boolean(square));
     box.style.setProperty("--rows", rows);
+    box.style.setProperty("--columns", columns);
     drawTexts(drawCells());
     const { labels: words = [] } = next;
     labels.replaceChildren(...words.map((word) => make("span", { textContent: word, title: word })));

@@ -23,11 +23,11 @@ export function go(page, name, { layer, head } = {}) {
 export function buildDepth(page) {
   const { $, state, drawers, model } = page;
   const { sizes } = model;
-  const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { textContent: i + 1 }));
+  const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { className: "choice", textContent: i + 1 }));
   const heads = Array.from({ length: sizes.h }, (_, i) => {
     const map = make("canvas");
     map.style.aspectRatio = `${sizes.columns} / ${sizes.rows}`;
-    return make("span", {}, map, String(i + 1));
+    return make("span", { className: "choice" }, map, String(i + 1));
   });
   const choices = [
     { name: "layer", title: "Block", contents: blocks },

@@ -133,25 +133,35 @@ export function buildWatch(page) {
     $(".guesses").classList.toggle("hidden", !choices.length);
   }
 
-  function drawNow() {
-    if (!scene || !canvas.clientWidth) return;
-    const isOpen = isGuessing(page); // what is to be guessed isn't shown
-    const part = partNow();
-    const played = isOpen ? parts[part][0] : player.time;
-    const time = paper.matches ? 0 : played;
-    const stage = stageOf(scene, part === "ask" ? state.guess : null);
-    stage.current = currentOf(stage, time, Boolean(part));
-    drawStage(page, canvas, stage, time);
+  // What is to be guessed isn't shown: the stage waits where its part begins.
+  function timeNow() {
+    if (paper.matches) return 0;
+    return isGuessing(page) ? parts[partNow()][0] : player.time;
+  }
+
+  function drawMoves(time) {
+    const isOpen = isGuessing(page);
     slider.value = Math.round(time);
-    const { before, choices = [] } = isOpen ? GUESSES[part] : {};
-    drawGuesses(choices);
-    const caption = before ?? captionOf(page, part, stage, time);
+    drawGuesses(isOpen ? (GUESSES[partNow()].choices ?? []) : []);
+    $('[data-do="play"]').textContent = player.isPlaying ? "Pause" : "Play";
+    $(".moves").classList.toggle("hidden", isOpen);
+  }
+
+  function write(caption) {
     $(".watch .caption").textContent = caption;
     slider.setAttribute("aria-valuetext", caption);
     const keys = isGuessingPatch(page) ? "arrow keys choose a patch, Enter guesses it" : "arrow keys choose a token";
     canvas.setAttribute("aria-label", `Attention as it happens: ${keys}. ${caption}`);
-    $('[data-do="play"]').textContent = player.isPlaying ? "Pause" : "Play";
-    $(".moves").classList.toggle("hidden", isOpen);
+  }
+
+  function drawNow() {
+    if (!scene || !canvas.clientWidth) return;
+    const [part, time] = [partNow(), timeNow()];
+    const stage = stageOf(scene, part === "ask" ? state.guess : null);
+    stage.current = currentOf(stage, time, Boolean(part));
+    drawStage(page, canvas, stage, time);
+    drawMoves(time);
+    write(isGuessing(page) ? GUESSES[part].before : captionOf(page, part, stage, time));
   }
 
   function drawScene(next) {
