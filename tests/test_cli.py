@@ -16,7 +16,7 @@ from PIL import Image
 
 import vit_tutorial as vt
 import vit_tutorial_cli as cli
-from vit_tutorial.live import html
+from vit_tutorial.plots.javascript import joined
 
 ROOT = Path(__file__).parent.parent
 
@@ -177,5 +177,5 @@ def test_what_pip_installs_works_by_itself(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "live.html").read_text("utf-8")
     assert (ROOT / "vit_tutorial" / "live" / "diagram.css").read_text("utf-8") in page
-    assert html.script() in page
+    assert joined("vit_tutorial.live", "live.js") in page
     assert any((tmp_path / "site" / "bin").glob("vit-tutorial*")) or sys.platform == "win32"

@@ -95,6 +95,10 @@ def test_a_click_gives_its_label_to_the_patches_like_it(shown: list[Any], tabs: 
     assert "67 %" in tab.locator("output").text_content()
     tab.get_by_text("undo").click()
     assert lit(canvas) == [0, 1, 3]
+    canvas.press("ArrowUp")  # from the patch that was clicked
+    canvas.press("Enter")
+    assert lit(canvas) == [0, 3]
+    assert "3 clicks" in tab.locator("output").text_content()
 
 
 @browser_only

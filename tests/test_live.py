@@ -14,10 +14,10 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import live
-from vit_tutorial.live.bundle import script
 from vit_tutorial.live.command import run, states_of
 from vit_tutorial.live.states import differences, restored
 from vit_tutorial.options.live import LiveOptions
+from vit_tutorial.plots.javascript import joined
 from vit_tutorial.variants import positions
 
 ROOT = Path(__file__).parent.parent
@@ -206,7 +206,7 @@ def test_the_page_of_a_run_begins_with_the_pictures_it_was_trained_for(tmp_path,
 
 
 def test_the_script_is_all_modules_each_after_what_it_imports():
-    code = script()
+    code = joined("vit_tutorial.live", "live.js")
     assert not re.search(r"^(import|export)\b", code, re.MULTILINE)
     assert code.index("function begin(") < code.index("begin(start);")
     for path in (ROOT / "vit_tutorial" / "live").rglob("*.js"):
@@ -226,9 +226,9 @@ def test_the_script_is_all_modules_each_after_what_it_imports():
 def test_a_module_that_can_t_be_joined_is_refused(tmp_path, monkeypatch, refuses, module, words):
     (tmp_path / "dom.js").write_text("export const make = () => 1;\n", "utf-8")
     (tmp_path / "live.js").write_text(module, "utf-8")
-    monkeypatch.setattr("vit_tutorial.live.bundle.files", lambda _: tmp_path)
+    monkeypatch.setattr("vit_tutorial.plots.javascript.files", lambda _: tmp_path)
     with refuses(ValueError, *words):
-        script()
+        joined("vit_tutorial.live", "live.js")
 
 
 def test_a_page_of_its_own_has_one_heading_of_the_first_level(tmp_path):

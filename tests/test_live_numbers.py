@@ -29,8 +29,8 @@ from live_reference import show_everything as show_everything  # a fixture
 
 import vit_tutorial as vt
 from vit_tutorial import live
-from vit_tutorial.live.bundle import script
 from vit_tutorial.live.meaning import strongest
+from vit_tutorial.plots.javascript import joined
 
 
 @browser_only
@@ -229,10 +229,11 @@ FLOWS = """([source, shares, time]) => {
 @browser_only
 def test_flows_are_as_wide_as_the_shares_and_come_largest_first(show):
     page, shares = show("<!doctype html><body>", ready=0), [0.1, 0.6, 0.3]
-    segments, value_added, scored, softmaxed = page.evaluate(FLOWS, [script(), shares, 5.5])
+    script = joined("vit_tutorial.live", "live.js")
+    segments, value_added, scored, softmaxed = page.evaluate(FLOWS, [script, shares, 5.5])
     assert np.allclose(segments, [[10, 10], [20, 60], [80, 30]])
     assert (value_added, scored, softmaxed) == ([0, 1, 0.5], [1, 1, 1], 1)
-    _, value_added, scored, softmaxed = page.evaluate(FLOWS, [script(), shares, 1.5])
+    _, value_added, scored, softmaxed = page.evaluate(FLOWS, [script, shares, 1.5])
     assert (value_added, scored, softmaxed) == ([0, 0, 0], [1, 0.5, 0], 0)
 
 

@@ -19,9 +19,9 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data.files import check_writable
-from vit_tutorial.live.bundle import script
 from vit_tutorial.options.live import PAGES
 from vit_tutorial.plots import PALETTE
+from vit_tutorial.plots.javascript import joined
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
@@ -97,5 +97,5 @@ def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
         # Within a script nothing but "<" can end it.
         + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
         f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
-        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script()}}})();\n</script>'
+        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{joined("vit_tutorial.live", "live.js")}}})();\n</script>'
     )

@@ -46,7 +46,7 @@ def curves(
     for (name, y), dash in zip(ys.items(), ["-", "--", "-.", ":"] * len(ys), strict=False):
         ax.plot(as_array(x), as_array(y), dash, label=name, marker="o" if markers else None, markersize=5)
     ax.set(xlabel=xlabel, ylabel=ylabel)
-    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.grid()
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log")
     for text, point in (marks or {}).items():
@@ -74,7 +74,7 @@ def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing:
         ax.plot(steps, values, dash, label=name)
     ax.axhline(guessing, color=PALETTE["muted"], linestyle=":", linewidth=1.5)
     ax.set(xlabel=xlabel, ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
-    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.grid()
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
@@ -141,7 +141,7 @@ def _plain_numbers(ax: Axes) -> None:
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_major_formatter(FixedFormatter([f"{tick:,.10g}" for tick in ticks]))
         axis.set_minor_locator(NullLocator())
-    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.grid()
 
 
 @styled
@@ -182,7 +182,7 @@ def runs_by_number(
 def _panel(ax: Axes, panel: Mapping[str, Mapping[float, Sequence[float]]], names: Sequence[str]) -> None:
     ax.set_xscale("log")
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.grid()
     for name, series in panel.items():
         colour, numbers = CYCLE[names.index(name) % len(CYCLE)], sorted(series)
         ax.plot(numbers, [float(np.mean(series[x])) for x in numbers], color=colour, label=name)
@@ -223,7 +223,7 @@ def slopes(
                 ax.plot([x] * len(several), several, "o", color=colour, alpha=0.6, markersize=5)
         ax.set_xticks((0, 1), settings)
         ax.set(title=title, xlim=(-0.35, 1.35))
-        ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+        ax.grid(axis="y")
     for ax in axes[:, 0]:
         ax.set_ylabel(ylabel)
     lines = [line for ax in [*axes.flat][::-1] for line in ax.get_lines()]  # the first panel's last, so they count

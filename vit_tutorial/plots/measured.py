@@ -69,7 +69,7 @@ def intervals(
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
     ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    ax.grid(axis="x")
     if len(series) > 1:
         figure.legend(loc="outside upper center", ncols=len(series), fontsize=10)
     return figure
@@ -106,7 +106,7 @@ def dots(
     ax.set_yticks(range(len(values)), list(values))
     ax.set(xlabel=xlabel, ylim=(len(values) - 0.4, -0.75))
     ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    ax.grid(axis="x")
     if label:
         figure.legend(loc="outside upper right", fontsize=10)
     return figure
@@ -138,7 +138,7 @@ def hits_and_differences(
         ax.set_yticks(rows, names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
-        ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+        ax.grid(axis="x")
     return figure
 
 

@@ -7,13 +7,13 @@ import io
 import json
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from vit_tutorial.plots.javascript import joined
 from vit_tutorial.plots.style import PALETTE
 
 DPI = 144  # two dots a pixel
@@ -67,11 +67,12 @@ def scripted(attributes: str, script: str, still: str, width: int, alt: str, dat
 
     Its data end no script: no name in them has a "<".
     """
-    text = files("vit_tutorial.plots").joinpath(script).read_text("utf-8")
+    json_text = json.dumps(data).replace("<", "\\u003c")
+    code = joined("vit_tutorial.plots", script)
     return (
         f'<div {attributes}>\n<img src="{still}" alt="{escape(alt)}" width="{width}" '
         'style="max-width: 100%; height: auto">\n<script type="application/json">'
-        f"{json.dumps(data).replace('<', chr(92) + 'u003c')}</script>\n<script>\n{{\n{text}}}\n</script>\n</div>"
+        f"{json_text}</script>\n<script>\n{{\n{code}}}\n</script>\n</div>"
     )
 
 

@@ -34,6 +34,8 @@ STYLE: Any = {
     "text.color": PALETTE["ink"],
     "xtick.color": PALETTE["ink"],
     "ytick.color": PALETTE["ink"],
+    "grid.color": "#E5E5E5",
+    "grid.linewidth": 0.8,
     "legend.frameon": False,
     "lines.linewidth": 2.0,
 }

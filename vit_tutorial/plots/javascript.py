@@ -1,12 +1,10 @@
-"""Joins the page's JavaScript modules into one script, as a page that loads nothing has no modules.
+"""Joins JavaScript modules into one script, as a page or an output that loads nothing has no modules.
 
 A small part of what modules may do is known, and anything else is refused:
 
 - imports: ``import { a, b } from "./file.js";`` at the beginning of a line; no default import, no ``as``, no package
 - exports: ``export`` before the ``function``, ``const`` or ``class`` that it exports; no list, no default export
 - names: all modules share one scope, so no two may declare the same one
-
-Used by html.py.
 """
 
 from __future__ import annotations
@@ -16,35 +14,38 @@ import posixpath
 import re
 from importlib.resources import files
 
-FIRST = "live.js"  # which imports all others, some of them by way of others
 IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "(.+?)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=async |function|const |class )", re.MULTILINE)
 UNKNOWN = re.compile(r"^(import|export)\b.*", re.MULTILINE)  # once those are taken out
 DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
 
 
-def script() -> str:
-    """The page's modules as one script, each after those that it imports.
+def joined(package: str, first: str) -> str:
+    """A module of a package and all that it imports as one script, each after those that it imports.
+
+    Args:
+        package: that has the modules, such as "vit_tutorial.live".
+        first: the module's file; others may be imported by way of others.
 
     Raises:
         ValueError: an import or an export of another kind than above.
         ValueError: a name that two modules declare.
     """
-    code = "\n".join(_modules(FIRST, {}).values())
+    code = "\n".join(_modules(package, first, {}).values())
     names = collections.Counter(DECLARED.findall(code))
     if twice := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"{', '.join(twice)} is declared in two modules, which share one scope")
     return code
 
 
-def _modules(name: str, before: dict[str, str]) -> dict[str, str]:
+def _modules(package: str, name: str, before: dict[str, str]) -> dict[str, str]:
     """The code of a module after that of all that it imports, by name; ``before`` has those that are there already."""
-    text = files("vit_tutorial.live").joinpath(name).read_text("utf-8")
+    text = files(package).joinpath(name).read_text("utf-8")
     modules = before
     for target in IMPORT.findall(text):
         imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
         if imported not in modules:
-            modules = _modules(imported, modules)
+            modules = _modules(package, imported, modules)
     return modules | {name: _without_imports(name, text)}
 
 
