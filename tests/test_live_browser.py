@@ -402,13 +402,11 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     mark = page.locator('[data-show="hidden"] .mark:not(.source)')  # which stays
     assert mark.evaluate("(e) => e.style.left") == f"{100 * 1 / 96:.5f}%"
     assert page.locator('[data-meaning="unit"] canvas').count() == 6
-    assert text(page, '[data-meaning="unit"] .note').endswith(
-        "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."
-    )
+    assert text(page, '[data-meaning="unit"] .note').startswith("Found in 200 pictures by the model as it was trained.")
     go(page, "attention")
     page.locator('.heads input[value="1"]').check(force=True)
-    assert text(page, '[data-meaning="head"] h4').startswith(
-        "In block 1, head 2 lets the class token (not your patch) look"
+    assert text(page, '[data-meaning="head"] h4') == (
+        "In head 2 of block 1, the class token (not your patch) looks most at these patches"
     )
 
 
@@ -668,6 +666,24 @@ def test_a_shuffle_changes_the_answer(show, digits):
 
 
 @browser_only
+def test_the_mathematics_of_a_stop_leaves_its_token_in_sight(show, digits):
+    page = show(digits[0], whole=False, size=(1440, 900), fragment="#stop=4")
+    page.locator('[data-station="embedding"] [data-do="fine"]').click()
+    assert page.locator(".picker canvas").bounding_box()["width"] < 200
+    assert page.evaluate(HIDDEN, ["[data-tour=token] .cells", "[data-show=E] .cells"]) == []
+
+
+@browser_only
+def test_whether_the_class_token_changes_with_the_picture_is_not_said_beforehand(show, digits):
+    page = show(digits[0], whole=False, fragment="#stop=6")
+    assert "same" not in page.locator('[data-station="positions"]').inner_text()
+    numbers = page.locator("[data-tour=z0] .cells canvas")
+    before = numbers.evaluate(PIXELS)
+    page.locator("[data-do=another]").click()
+    assert numbers.evaluate(PIXELS) == before
+
+
+@browser_only
 def test_a_full_pad_is_said_to_be_full(show, digits):
     page = show(digits[0])
     draw(page, [(x, y / 20) for y in range(21) for x in ((0.01, 0.99) if y % 2 else (0.99, 0.01))])
@@ -790,6 +806,24 @@ def test_attention_plays_pauses_and_steps(show, digits):
     page.get_by_text("Play", exact=True).click()
     assert text(page, "[data-do=play]") == "Play"  # nothing moves: it is at the end
     assert text(page, ".watch .caption").startswith("All that flowed in")
+
+
+# Whether a part of the stage to the right of the tokens and below q and k is drawn on.
+IS_TAKING = """(stage) => {
+  const [width, height] = [stage.width / 2, stage.height / 2];
+  const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(stage, -width, -height);
+  return copy.getImageData(0, 0, width, height).data.some((value) => value);
+}"""
+
+
+@browser_only
+def test_nothing_is_taken_before_values_flow(show, digits):
+    page = show(digits[0], size=(1280, 800))
+    go(page, "attention")
+    for time, isTaking in ((17, False), (18, False), (19, True), (35, True)):
+        page.locator('[name="time"]').fill(str(time))
+        assert page.locator(".stage").evaluate(IS_TAKING) is isTaking, time
 
 
 # The times between frames, in milliseconds, while attention plays.

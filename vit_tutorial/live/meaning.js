@@ -15,15 +15,14 @@ const NUMBERS = {
 const NAMES = {
   row: (s) => `Number ${s.rowOfE} of the token`,
   unit: (s) => `Unit ${s.unit} of ${blockName(s.layer)}`,
-  head: (s) => `In ${blockName(s.layer)}, ${headName(s.head)}`,
+  head: (s) => `In ${headName(s.head)} of ${blockName(s.layer)},`,
 };
 const DOES = {
   row: () => "is largest for these patches",
   unit: () => "is excited most by these patches",
   head({ token, prefix }) {
     const other = token < prefix ? "" : " (not your patch)";
-    const whose = prefix ? `the class token${other}` : "the tokens";
-    return `lets ${whose} look at these patches more than at any in other pictures`;
+    return `${prefix ? `the class token${other} looks` : "tokens look"} most at these patches`;
   },
 };
 

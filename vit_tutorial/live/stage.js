@@ -51,7 +51,7 @@ export function progressOf(time, weights) {
   const valueAdded = (t) => clamp(time - T - 1 - order.indexOf(t), 0, 1);
   const acting = time <= T ? [...weights.keys()] : order; // one after the other
   const current = acting[Math.ceil(time <= T ? time : time - T - 1) - 1] ?? null; // now; null: none
-  return { scored, softmaxed: clamp(time - T, 0, 1), valueAdded, current, isScoring: time <= T };
+  return { scored, softmaxed: clamp(time - T, 0, 1), valueAdded, current, isTaking: time > T + 1 };
 }
 
 // The first of some texts that has room; none: without it.
@@ -149,9 +149,10 @@ function drawFlows({ context, page, scene, layout, progress }) {
     context.beginPath();
     context.moveTo(x, y);
     context.bezierCurveTo(middle, y, middle, end, left, end);
-    if (valueAdded) context.stroke();
+    if (!valueAdded) return;
+    context.stroke();
     context.globalAlpha = 1;
-    context.fillRect(left, top, BAR * progress.softmaxed, Math.max(height - 0.5, 0.5));
+    context.fillRect(left, top, BAR * valueAdded, Math.max(height - 0.5, 0.5));
   });
   context.setLineDash([]);
 }
@@ -173,14 +174,13 @@ function drawLists(stage) {
   const { context, page, scene, layout, progress } = stage;
   const { left, strip, label } = layout;
   const { q, k, v, token, current } = scene;
-  const { isScoring } = progress;
   const draw = (name, values, y, colour, most) => {
     drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(colour), bold: true, width: strip });
     drawStrip(context, values, most, page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
   };
   draw(`q of ${page.model.tokenName(token)}`, q, 0, "--q", largestSize(q));
   if (current === null) return;
-  const [name, rows, colour] = isScoring ? ["k", k, "--k"] : ["v", v, "--v"];
+  const [name, rows, colour] = progress.isTaking ? ["v", v, "--v"] : ["k", k, "--k"];
   const whose = `${name} of ${page.model.tokenName(current)}`;
   draw(whose, rowOf(rows, current, q.length), label + STRIP_HEIGHT + 8, colour, largestSize(rows));
   frameTile(stage, current, colour);
@@ -189,7 +189,7 @@ function drawLists(stage) {
 // What has flowed in so far, added up.
 function drawSums(stage) {
   const { context, page, scene, layout, progress } = stage;
-  if (progress.isScoring) return; // nothing flows yet
+  if (!progress.isTaking) return; // nothing has flowed in
   const { v, weights, flows } = scene;
   const sums = new Float64Array(scene.sums.length);
   weights.forEach((weight, token) => {
@@ -234,6 +234,6 @@ export function drawStage(page, canvas, scene, time) {
   drawLists(stage);
   if (scene.guess !== null) frameTile(stage, scene.guess, "--position");
   drawSums(stage);
-  if (progress.isScoring) drawQuestion(stage);
+  if (!progress.softmaxed) drawQuestion(stage);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }

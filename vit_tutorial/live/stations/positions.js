@@ -19,9 +19,7 @@ export const positionsStation = {
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
-      const isOfNoPatch = token < prefix;
-      const more = isOfNoPatch ? ": the same for every picture" : besides(s, tokens, prefix);
-      return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more });
+      return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more: besides(s, tokens, prefix) });
     },
   },
   texts: {
