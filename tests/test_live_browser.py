@@ -1219,21 +1219,56 @@ def test_links_lead_on(show, small):
     assert "--weights photographs" in text(page, ".next-pages")
 
 
+WORDS = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
+# What the words that are seen say.
+SAID = "all => all.filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-description'))"
+
+
+def explained(page):
+    """The words in sight that can be asked what they mean."""
+    said = page.locator("dfn").evaluate_all(SAID)
+    assert len(said) == len(set(said))  # each in one place
+    return {word for word, meaning in WORDS.items() if meaning in said}
+
+
 @browser_only
-def test_a_word_is_explained_where_it_is_first_seen(show, digits):
-    page = show(digits[0], whole=False)
-    words = json.loads((ROOT / "vit_tutorial" / "live" / "words.json").read_text("utf-8"))
-    assert len(words) >= 25
-    assert page.locator("dfn").count() == len(words)
-    described = page.locator("dfn").evaluate_all("all => all.map((e) => e.getAttribute('aria-description'))")
-    assert sorted(described) == sorted(words.values())
-    page.locator("[data-do=next]").click()
-    patch = page.locator('[data-station="patches"] dfn').first
+@pytest.mark.parametrize("size", [(1280, 800), (720, 450), (390, 844)])
+def test_a_word_is_explained_where_it_is_first_seen(show, digits, size):
+    page, met = show(digits[0], whole=False, size=size), set()
+    for _ in range(16):
+        words, sentence = explained(page), text(page, ".sentence")
+        for word in WORDS:
+            found = re.search(rf"\b{word}(s|es)?\b", sentence, re.IGNORECASE)
+            assert not found or word in words, f"{word}: {sentence}"
+            sentence = sentence[: found.start()] + sentence[found.end() :] if found else sentence
+        met |= words
+        page.locator("[data-do=next]").click()
+    assert met > {"patch", "token", "bias", "softmax", "temperature", "head", "residual connection", "logits"}
+
+
+@browser_only
+def test_every_word_of_the_list_is_on_the_page(show, digits):
+    page, met = show(digits[0]), set()
+    go(page, "mlp")
+    page.get_by_role("button", name="Show the mathematics").click()
+    for station in STATIONS:
+        go(page, station)
+        met |= explained(page)
+    assert met == set(WORDS)
+
+
+@browser_only
+def test_an_explanation_opens_by_hover_and_by_focus_and_escape_closes_it(show, digits):
+    page = show(digits[0], whole=False, fragment="#stop=8")
+    word = page.locator(".sentence dfn", has_text="Softmax")
     shown = "(e) => getComputedStyle(e, '::after').content"
-    assert patch.evaluate(shown) == "none"
-    patch.hover()
-    assert patch.evaluate(shown) == f'"{words["patch"]}"'
+    for opens in (word.hover, word.focus):  # by Tab, or by a finger
+        assert word.evaluate(shown) == "none"
+        opens()
+        assert word.evaluate(shown) == f'"{WORDS["softmax"]}"'
+        assert word.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').fontSize)") >= 14
+        page.keyboard.press("Escape")
+    assert word.evaluate(shown) == "none"
+    word.hover()
     page.mouse.move(0, 0)
-    assert patch.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').fontSize)") >= 14
-    patch.focus()  # by Tab, or by a finger
-    assert patch.evaluate(shown) == f'"{words["patch"]}"'
+    assert word.evaluate(shown) == "none"

@@ -3,6 +3,7 @@
 import { make, radios } from "./dom.js";
 import { draw } from "./page.js";
 import { STATIONS } from "./stations/index.js";
+import { explainWords } from "./words.js";
 
 // Opens a station, at a block and a head if they are given.
 export function go(page, name, { layer, head } = {}) {
@@ -17,6 +18,7 @@ export function go(page, name, { layer, head } = {}) {
   $(".layers").classList.toggle("hidden", !hasLayers);
   $(".heads").classList.toggle("hidden", !hasHeads);
   draw(page);
+  explainWords(page);
 }
 
 // The choice of a block, and of a head, each with a small map of where the token looks.

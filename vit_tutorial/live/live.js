@@ -19,7 +19,7 @@ import { buildPatches } from "./stations/patches.js";
 import { buildWhatIf } from "./stations/what_if.js";
 import { tourOf } from "./tour.js";
 import { buildWatch } from "./watch.js";
-import { buildWords } from "./words.js";
+import { closeWords, explainWords } from "./words.js";
 
 function wireButtons(page, actions) {
   const all = {
@@ -33,16 +33,19 @@ function wireButtons(page, actions) {
     fine() {
       page.state.isFine = !page.state.isFine;
       draw(page);
+      explainWords(page);
     },
     ...actions,
   };
   for (const button of page.$$("[data-do]")) button.onclick = () => all[button.dataset.do]();
 }
 
-// P is for a projector. Within somebody else's page the key counts only where the focus is in ours.
-function listen({ $, hasOwnAddress }, tour) {
-  const place = hasOwnAddress ? window : $(".live");
+// P is for a projector, Escape closes what a word says. Within somebody else's page keys count only where the focus is
+// in ours.
+function listen(page, tour) {
+  const place = page.hasOwnAddress ? window : page.$(".live");
   place.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") closeWords(page);
     if (event.key === "p" && !hasModifier(event)) tour.project();
   });
 }
@@ -68,7 +71,6 @@ function start({ host, root, data, images }) {
   buildMap(page, walk);
   buildMeaning(page);
   buildQuestions(page);
-  buildWords(page);
   wireButtons(page, { ...tour.actions, ...buildWatch(page), ...buildWhatIf(page) });
   listen(page, tour);
 

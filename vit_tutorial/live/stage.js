@@ -139,6 +139,7 @@ function drawFlows({ context, page, scene, layout, progress }) {
   Object.assign(context, { strokeStyle: page.colourOf("--v"), fillStyle: page.colourOf("--v") });
   segmentsOf(scene.weights, flow).forEach(([top, height], token) => {
     const valueAdded = progress.valueAdded(token);
+    if (!valueAdded) return;
     const [x, y] = tileOf(token).map((side) => side + tile / 2);
     const end = top + height / 2;
     const middle = (x + left) / 2;
@@ -149,7 +150,6 @@ function drawFlows({ context, page, scene, layout, progress }) {
     context.beginPath();
     context.moveTo(x, y);
     context.bezierCurveTo(middle, y, middle, end, left, end);
-    if (!valueAdded) return;
     context.stroke();
     context.globalAlpha = 1;
     context.fillRect(left, top, BAR * valueAdded, Math.max(height - 0.5, 0.5));

@@ -7,6 +7,7 @@ import { make, reveal } from "./dom.js";
 import { choosePicture } from "./input.js";
 import { change, draw, follow, remember } from "./page.js";
 import { bringIntoSight, measure } from "./sight.js";
+import { explainWords } from "./words.js";
 
 const FOCUSABLE = "canvas[tabindex], button:not(:disabled), input";
 
@@ -70,10 +71,11 @@ export function tourOf(page) {
     followToken(kind);
     highlightTargets(stops[number]);
     drawTourButtons(page, buttons);
-    go(page, station);
-    drawButtons();
     const sentence = isReset ? `All that you changed is reset. ${text}` : text;
     $(".sentence").textContent = sentence.replaceAll(" %", "\u00a0%");
+    go(page, station);
+    drawButtons();
+    explainWords(page); // the first screen shows less
   }
 
   // The story is about the model as it was trained, until it is to be broken.
@@ -112,7 +114,10 @@ export function tourOf(page) {
   }
 
   $(".tour-buttons").onclick = () => $$(".tour-highlight").forEach((one) => reveal(one)); // it may be out of sight
-  new ResizeObserver(() => measure(page)).observe($(".tour"));
+  new ResizeObserver(() => {
+    measure(page);
+    explainWords(page);
+  }).observe($(".tour"));
   return {
     count: stops.length,
     begin: () => show(0),

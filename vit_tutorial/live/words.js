@@ -1,39 +1,62 @@
-// Words where the page first has them, each explained as in the book's glossary: for hover, touch and screen readers.
+// The words that a reader sees, each explained where it stands first, as in the book's glossary: for hover, touch, keys
+// and screen readers.
 
-import { make } from "./dom.js";
+import { clamp, make } from "./dom.js";
 
-// What is pressed, or drawn anew.
-const UNMARKED = "button, dfn, .eq, .questions, .switched-off, .example-patches, .caption, [data-show], [data-text]";
+// What is pressed, or written anew.
+const UNMARKED =
+  "button, .spoken, .picker, .eq, .questions, .switched-off, .example-patches, .caption, [data-show], [data-text]";
+const ROOM = 120; // pixels that an explanation needs below its word
+const WIDTH = 480; // that it needs beside it, at most
 
-// The texts of a station; last those that are hidden until the mathematics is shown.
-function textsOf(station) {
-  const walker = document.createTreeWalker(station, NodeFilter.SHOW_TEXT);
+function textsOf(place) {
+  const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
-  const isFine = ({ parentElement }) => Number(Boolean(parentElement.closest(".math")));
-  return texts.filter(({ parentElement }) => !parentElement.closest(UNMARKED)).sort((a, b) => isFine(a) - isFine(b));
+  return texts.filter(({ parentElement: parent }) => parent.checkVisibility() && !parent.closest(UNMARKED));
 }
 
-const ROOM = 120; // pixels that an explanation needs below its word
-const isLow = (term) => term.getBoundingClientRect().bottom + ROOM > window.innerHeight;
+function open(term) {
+  const { left, bottom } = term.getBoundingClientRect();
+  const around = term.offsetParent.getBoundingClientRect();
+  term.style.setProperty("--left", `${clamp(left - around.left, 0, Math.max(0, around.width - WIDTH))}px`);
+  term.classList.toggle("opens-upwards", bottom + ROOM > window.innerHeight);
+  term.classList.add("explained");
+}
 
-export function buildWords({ $$, model }) {
+const close = (term) => term.classList.remove("explained");
+
+function mark(word, meaning) {
+  const term = make("dfn", { tabIndex: 0 });
+  term.setAttribute("aria-description", meaning);
+  term.onclick = (event) => {
+    event.preventDefault(); // within a label, a tap would go to its slider
+    term.focus();
+  };
+  term.onpointerenter = term.onfocus = () => open(term);
+  term.onpointerleave = term.onblur = () => close(term);
+  word.replaceWith(term);
+  term.append(word);
+}
+
+function unmark(term) {
+  const { parentElement } = term;
+  term.replaceWith(term.textContent);
+  parentElement.normalize();
+}
+
+export const closeWords = ({ $$ }) => $$("dfn").forEach((term) => close(term));
+
+// Of the tour's sentence and the open station, whenever others are seen.
+export function explainWords({ $, $$, model }) {
+  for (const term of $$("dfn")) unmark(term);
+  const texts = [".sentence", ".panel"].map($).flatMap(textsOf);
   for (const [word, meaning] of Object.entries(model.words)) {
     const pattern = new RegExp(`\\b${word}(s|es)?\\b`, "i");
-    const text = $$(".station")
-      .flatMap(textsOf)
-      .find((one) => pattern.test(one.data));
-    if (!text) continue; // such a model has none
-    const seen = text.splitText(text.data.search(pattern));
-    seen.splitText(seen.data.match(pattern)[0].length);
-    const term = make("dfn", { tabIndex: 0 });
-    term.setAttribute("aria-description", meaning);
-    term.onclick = (event) => {
-      event.preventDefault(); // within a label, a tap would go to its slider
-      term.focus();
-    };
-    term.onpointerenter = term.onfocus = () => term.classList.toggle("opens-upwards", isLow(term));
-    seen.replaceWith(term);
-    term.append(seen);
+    const place = texts.findIndex((one) => pattern.test(one.data));
+    if (place < 0) continue;
+    const seen = texts[place].splitText(texts[place].data.search(pattern));
+    texts.splice(place + 1, 0, seen.splitText(seen.data.match(pattern)[0].length));
+    mark(seen, meaning);
   }
 }
