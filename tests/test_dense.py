@@ -50,7 +50,7 @@ def test_fractions_of_the_classes_in_each_patch():
     assert torch.allclose(fractions.sum(dim=1), torch.ones(2, 2, 3))
     assert fractions[0, 2, 0, 0] == 1
     assert fractions[1, 1, 1, 2] == 0.25
-    with pytest.raises(ValueError, match="4 x 6 pixels"):
+    with pytest.raises(ValueError, match=r"multiple of the grid \(3, 3\), got \(2, 4, 6\)"):
         dense.class_fractions(targets, 3, (3, 3))
 
 

@@ -221,8 +221,8 @@ def test_with_class_weights_a_rare_class_counts_as_much_as_a_frequent_one(data):
 def test_the_weights_that_a_run_ends_with(data, tmp_path, monkeypatch, keep, epoch):
     validated, accuracies, after = replace(data, test_split="validation"), [0.1, 0.9, 0.9, 0.2], []
 
-    def evaluate(average, data, accelerator):
-        after.append(weights(average.module).clone())
+    def evaluate(model, data, accelerator):
+        after.append(weights(model).clone())
         if len(after) == 3:  # stopped, and resumed
             raise Stopped
         return {"test_loss": 1.0, "test_accuracy": accuracies[len(after) - 1 - (len(after) > 3)]}

@@ -47,7 +47,7 @@ class ViTConfig:
     qkv_bias: bool = True
     dropout: float = 0.0
     attention_dropout: float = 0.0
-    drop_path: float = 0.0  # of the last block; it grows linearly from 0 at the first
+    drop_path: float = 0.0  # of the last block
     norm_eps: float = 1e-6
     gelu: Gelu = "exact"  # or "tanh"
     position: Position = "learned"  # or "sincos", "none"
@@ -99,6 +99,10 @@ class ViTConfig:
     def num_tokens(self) -> int:
         """T: the patches, and the tokens before them."""
         return self.prefix_tokens + self.grid[0] * self.grid[1]
+
+    def drop_path_of(self, layer: int) -> float:
+        """The drop path of a block: it grows linearly from 0 in the first one to ``drop_path`` in the last."""
+        return self.drop_path * layer / max(self.depth - 1, 1)
 
 
 def check_switches(config: ViTConfig) -> None:
@@ -239,7 +243,7 @@ def encoder_blocks(config: ViTConfig, kind: type[EncoderBlock] = EncoderBlock) -
             config.mlp_dim,
             dropout=config.dropout,
             attention_dropout=config.attention_dropout,
-            drop_path=config.drop_path * layer / max(config.depth - 1, 1),
+            drop_path=config.drop_path_of(layer),
             norm_eps=config.norm_eps,
             gelu=config.gelu,
             qkv_bias=config.qkv_bias,

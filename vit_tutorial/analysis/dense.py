@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vit_tutorial.analysis.explain import mask_fraction
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViT
@@ -53,11 +54,7 @@ def class_fractions(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
     Raises:
         ValueError: a grid that doesn't divide H and W.
     """
-    (H, W), (rows, columns) = targets.shape[1:], grid
-    if H % rows or W % columns:
-        raise ValueError(f"a grid of {tuple(grid)} doesn't divide masks of {H} x {W} pixels: take model.config.grid")
-    patch = H // rows, W // columns
-    return torch.stack([F.avg_pool2d((targets == k).float(), patch) for k in range(num_classes)], dim=1)
+    return torch.stack([mask_fraction(targets == k, grid) for k in range(num_classes)], dim=1)
 
 
 # ----------------------------------------------------------------------------------------------------- the head

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,21 @@ TURNS = 36  # of 10 degrees each
 FINE = 4  # samples along a pixel
 
 
+class _Scenes(NamedTuple):
+    """What ``n`` scenes are made of; each has five items, the target first."""
+
+    tint: np.ndarray  # (n, 3), the ground's colour
+    coarse: np.ndarray  # (n, 5, 5), the ground's brightness at knots 16 pixels apart
+    fine: np.ndarray  # (n, 17, 17), at knots 4 pixels apart
+    kind: np.ndarray  # (n, 5), of figure
+    radius: np.ndarray  # (n, 5), in pixels
+    turn: np.ndarray  # (n, 5), in steps of 10 degrees
+    paint: np.ndarray  # (n, 5, 3)
+    corner: np.ndarray  # (n, 5, 2), row and column
+    placed: np.ndarray  # (n, 5), False where no room was left
+    grain: np.ndarray  # (n, 3, 64, 64)
+
+
 def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``n`` scenes, the classes equally frequent and shuffled.
 
@@ -50,15 +66,15 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     labels = random.permutation(n).astype(np.int64) % len(TARGETS)
     rng = _drawn_by(random)
 
-    tint, knots = _ground(rng, n)
+    ground = _ground(rng, n)
     kind = np.concatenate([labels[:, None], len(TARGETS) + rng(0, len(DISTRACTORS), (n, 4))], axis=1)  # (n, 5)
     # Targets lean by up to 30 degrees, distractors turn freely.
     turn = np.concatenate([rng(-3, 4, (n, 1)), rng(0, TURNS, (n, 4))], axis=1)
-    paint = _paint(rng, tint @ LUMA // 1000)
+    paint = _paint(rng, ground[0] @ LUMA // 1000)
     radius, corner, placed = _places(rng, n)
     grain = random.randint(-4, 5, (n, 3, 64, 64), dtype=np.int8)
 
-    images, masks = _scenes(tint, knots, kind, radius, turn, paint, corner, placed, grain)
+    images, masks = _paint_scenes(_Scenes(*ground, kind, radius, turn, paint, corner, placed, grain))
     return images, labels, masks
 
 
@@ -81,33 +97,31 @@ def _drawn_by(random: np.random.RandomState) -> Draw:
     return lambda low, high, shape: np.asarray(random.randint(low, high, shape, np.int64))  # int64 on every system
 
 
-def _scenes(
-    tint: np.ndarray,
-    knots: list[np.ndarray],
-    kind: np.ndarray,
-    radius: np.ndarray,
-    turn: np.ndarray,
-    paint: np.ndarray,
-    corner: np.ndarray,
-    placed: np.ndarray,
-    grain: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ground, the stamps of each scene's items (n, items), and the grain; with the masks of the first item."""
-    n = len(tint)
+def _paint_scenes(scenes: _Scenes) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 3, 64, 64) uint8, and the masks (n, 64, 64) of their targets."""
+    n = len(scenes.tint)
     images, masks = np.empty((n, 3, 64, 64), np.uint8), np.zeros((n, 64, 64), bool)
     for start in range(0, n, TOGETHER):
         few = slice(start, start + TOGETHER)
-        scenes = _clouds(tint[few], [heights[few] for heights in knots])  # (F, 3, 64, 64)
-        cover = _stamps()[kind[few], radius[few] - RADII[0], turn[few]] * placed[few, :, None, None]  # (F, ., 27, 27)
-        scene, item, row, column = cover.nonzero()  # one entry per pixel to paint, (M,); no pixel twice
-        share = cover[scene, item, row, column].astype(np.int16)  # in sixteenths
-        row, column = row + corner[few][scene, item, 0], column + corner[few][scene, item, 1]
-        under = scenes[scene, :, row, column]  # (M, 3)
-        scenes[scene, :, row, column] = under + (paint[few][scene, item] - under) * share[:, None] // FINE**2
-        images[few] = scenes + grain[few]  # grain on everything
-        solid = (item == 0) & (2 * share >= FINE**2)
-        masks[few][scene[solid], row[solid], column[solid]] = True
+        images[few], masks[few] = _paint_few(_Scenes(*(part[few] for part in scenes)))
     return images, masks
+
+
+def _paint_few(scenes: _Scenes) -> tuple[np.ndarray, np.ndarray]:
+    """The ground, the stamps of each scene's items, and the grain; with the masks of the targets."""
+    images = _clouds(scenes.tint, [scenes.coarse, scenes.fine])  # (F, 3, 64, 64)
+    stamps = _stamps()[scenes.kind, scenes.radius - RADII[0], scenes.turn]  # (F, 5, 27, 27)
+    cover = stamps * scenes.placed[:, :, None, None]
+    scene, item, row, column = cover.nonzero()  # one entry per pixel to paint, (M,); no pixel twice
+    share = cover[scene, item, row, column].astype(np.int16)  # in sixteenths
+    row += scenes.corner[scene, item, 0]
+    column += scenes.corner[scene, item, 1]
+    under = images[scene, :, row, column]  # (M, 3)
+    images[scene, :, row, column] = under + (scenes.paint[scene, item] - under) * share[:, None] // FINE**2
+    masks = np.zeros((len(images), 64, 64), bool)
+    solid = (item == 0) & (2 * share >= FINE**2)
+    masks[scene[solid], row[solid], column[solid]] = True
+    return images + scenes.grain, masks
 
 
 def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
@@ -156,12 +170,13 @@ def _stamps() -> np.ndarray:
     return np.concatenate([np.rot90(np.stack(cover), quarter, axes=(-2, -1)) for quarter in range(4)], axis=2)
 
 
-def _ground(rng: Draw, n: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def _ground(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ground's tint (n, 3) int16, and the heights of its coarse and fine clouds at their knots."""
     tint = (rng(40, 81, n)[:, None] + rng(-14, 15, (n, 3))).astype(np.int16)  # (n, 3)
     many = [64 // step + 1 for step in CLOUDS]
     heights = [rng(-height, height + 1, (n, k, k)) for k, height in zip(many, CLOUDS.values(), strict=True)]
-    return tint, [height.astype(np.float32) for height in heights]
+    coarse, fine = (height.astype(np.float32) for height in heights)
+    return tint, coarse, fine
 
 
 def _clouds(tint: np.ndarray, knots: list[np.ndarray]) -> np.ndarray:

@@ -50,13 +50,18 @@ class Run:
     model: nn.Module
     forward: Callable[[Tensor], Tensor]  # the model, compiled and distributed over the processes if asked for
     class_weights: Tensor | None  # (K,), of each class's loss
-    average: AveragedModel  # of the weights
+    average: AveragedModel | None  # of the weights, if the recipe has an ema
     optimizer: torch.optim.Optimizer
     rates: list[LayerRate]  # of the optimizer's groups
     batches: Batches  # of training images
     data: Data
     recipe: Recipe
     accelerator: Accelerator  # the device, the processes
+
+    @property
+    def final_model(self) -> nn.Module:
+        """The model that is tested and kept: the average if there is one."""
+        return self.model if self.average is None else self.average.module
 
     @property
     def steps(self) -> int:
@@ -87,7 +92,8 @@ def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[st
         norm = nn.utils.clip_grad_norm_(run.model.parameters(), recipe.clip)
         check_finite(loss, norm, step, rate)
         run.optimizer.step()
-        run.average.update_parameters(run.model)
+        if run.average is not None:
+            run.average.update_parameters(run.model)
         show(totals)
     return {"rate": rate} | totals.means()
 
@@ -147,7 +153,9 @@ def fit(
         state = checkpoint.read(resume)
         run = _prepare_run(model, data, recipe, batches, accelerator)
         best = BestWeights()
-        parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer, "best": best}
+        parts = {"model": run.model, "optimizer": run.optimizer, "best": best}
+        if run.average is not None:
+            parts["average"] = run.average
         chosen = settings(recipe, random_changes, data, model)
         history = checkpoint.restore(state, chosen, parts)
         with tracking(accelerator, recipe, log_with):
@@ -155,10 +163,10 @@ def fit(
                 is_best = all(row["test_accuracy"] > earlier["test_accuracy"] for earlier in history)
                 history.append(row)
                 if recipe.keep == "best" and is_best:
-                    best.load_state_dict(run.average.module.state_dict())
+                    best.load_state_dict(run.final_model.state_dict())
                 checkpoint.save(chosen, parts, history)
                 accelerator.log(named_by_split(row, data), step=len(history))
-        model.load_state_dict(best.state_dict() or run.average.module.state_dict())
+        model.load_state_dict(best.state_dict() or run.final_model.state_dict())
         if out is not None and accelerator.is_main_process:
             save_run(out, model, data, history, chosen)
     return history
@@ -167,7 +175,6 @@ def fit(
 def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, accelerator: Accelerator) -> Run:
     """The model on its device, with its average and its optimizer."""
     model.to(accelerator.device)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
     groups, rates = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
     fused = accelerator.device.type in ("cpu", "cuda")
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
@@ -177,7 +184,7 @@ def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches,
         model=model,
         forward=model,  # _epochs replaces it: DistributedDataParallel has to see which parameters are frozen
         class_weights=weights,
-        average=average,
+        average=ema_of(model, recipe.ema) if recipe.ema else None,
         optimizer=optimizer,
         rates=rates,
         batches=batches,
@@ -185,6 +192,11 @@ def _prepare_run(model: nn.Module, data: Data, recipe: Recipe, batches: Batches,
         recipe=recipe,
         accelerator=accelerator,
     )
+
+
+def ema_of(model: nn.Module, decay: float) -> AveragedModel:
+    """An exponential moving average of a model's weights, which begins with those after the first step."""
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
 
 
 def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, float]]:
@@ -203,7 +215,7 @@ def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, fl
             set_layer_factors(run.optimizer, run.rates, epoch)
             set_seed(seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
             row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
-            row |= evaluate(run.average, run.data, accelerator=run.accelerator)
+            row |= evaluate(run.final_model, run.data, accelerator=run.accelerator)
             yield row | {"seconds": time.perf_counter() - start}
 
 

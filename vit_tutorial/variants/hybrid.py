@@ -25,6 +25,8 @@ from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.patches import Size, as_pair, check_images
 from vit_tutorial.vit import ViT, ViTConfig
 
+torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as one node
+
 
 class HybridEmbed(nn.Module):
     """Tokens from any feature map: each patch of it, often 1 x 1, times one matrix E (Eq. 1).
@@ -75,9 +77,6 @@ def _output_shape(features: nn.Module, image: tuple[int, ...]) -> tuple[int, ...
     }
     with torch.device("meta"):
         return tuple(torch.func.functional_call(features, state, torch.empty(2, *image)).shape[1:])
-
-
-torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as one node
 
 
 @dataclass(frozen=True)

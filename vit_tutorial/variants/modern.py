@@ -288,9 +288,7 @@ class ModernViT(ViT):
 
     def __init__(self, config: ModernConfig) -> None:
         embed = ModernEmbeddings(config)
-        blocks = [
-            ModernBlock(config, config.drop_path * layer / max(config.depth - 1, 1)) for layer in range(config.depth)
-        ]
+        blocks = [ModernBlock(config, config.drop_path_of(layer)) for layer in range(config.depth)]
         pool = AttentionPool(config) if config.pool == "attention" else None
         super().__init__(config, embed=embed, blocks=blocks)
         self.norm = norm_layer(config, config.dim) if config.final_norm else nn.Identity()
@@ -298,8 +296,7 @@ class ModernViT(ViT):
         self.pool_norm = norm_layer(config, config.head_width) if config.pool_norm else nn.Identity()
         if config.num_classes and config.head_width != config.dim:
             self.head = nn.Linear(config.head_width, config.num_classes)
-            for parameter in self.head.parameters():
-                nn.init.zeros_(parameter)
+            self.reset_parameters()
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
