@@ -96,13 +96,14 @@ class Others(nn.Module):
         return self.part(x).roll(1, dims=0)
 
 
-def replaced(model: vt.ViT, parts: dict[str, nn.Module]) -> vt.ViT:
-    """A copy of the model with other modules, by their names, as in ``{"blocks.0.mlp": Zero()}``."""
+def with_parts(model: vt.ViT, prepare: vt.data.Preprocessing, parts: dict[str, nn.Module]) -> Answer:
+    """The model with other modules, by their names, as in ``{"blocks.0.mlp": Zero()}``."""
     other = copy.deepcopy(model)
     for name, module in parts.items():
         owner, _, attribute = name.rpartition(".")
         setattr(other.get_submodule(owner), attribute, module)
-    return other.eval()
+    other.eval()
+    return lambda pixels: other(vt.data.normalise(pixels, prepare))
 
 
 def from_stream(model: vt.ViT, z: Tensor) -> Tensor:
@@ -164,10 +165,8 @@ def position_tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[N
         noise = torch.randn(64, rows.shape[1], generator=generator)
         yield "random", draw, at(rows.mean(dim=0) + rows.std(dim=0) * noise)
         yield "shuffled", draw, at(rows[torch.randperm(64, generator=generator)])
-    for place in range(3, 64, 7):
-        yield "one row for all", place, at(rows[place].expand(64, -1))
     for axis, name in ((0, "down"), (1, "to the right")):
-        for k in range(1, 5):
+        for k in (1, 4):
             moved = square.index_select(axis, (torch.arange(8) - k).clamp(min=0))
             yield f"moved by {k} {name}", 0, at(moved.flatten(0, 1))
         yield f"mirrored, {('rows', 'columns')[axis]}", 0, at(square.flip(axis).flatten(0, 1))
@@ -196,80 +195,46 @@ def class_token(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named
     def left_out(pixels: Tensor) -> Tensor:
         return model.head(from_stream(model, patches(pixels)).mean(dim=1))
 
-    def at_the_end(pixels: Tensor) -> Tensor:
-        z = torch.cat([patches(pixels), first.expand(len(pixels), -1, -1)], dim=1)
-        return model.head(from_stream(model, z)[:, 0])
-
-    def in_another(place: int, back: int) -> Answer:
-        """One patch of each image in the image before it; the head reads that patch's token.
-
-        Answers are compared with the image's own class, or, with ``back`` 1, with the one around the patch.
-        """
-
-        def answer(pixels: Tensor) -> Tensor:
-            x = vt.patchify(pixels, 4).roll(1, dims=0)  # the image before
-            x[:, place] = vt.patchify(pixels, 4)[:, place]
-            mixed = vt.data.normalise(vt.unpatchify(x, 4, 32), prepare)
-            return model.head(model.features(mixed)[:, 1 + place]).roll(-back, dims=0)
-
-        return answer
-
     yield "none", 0, starting_with(first)
     yield "the class token's vector zero", 0, starting_with(model.embed.position[:, :1].detach())
-    yield "its position zero", 0, starting_with(model.embed.cls_token.detach())
     yield "vector and position zero", 0, starting_with(0 * first)
-    for draw in range(DRAWS):
-        noise = torch.randn(1, 1, first.shape[2], generator=torch.Generator().manual_seed(draw))
-        yield "another vector of its length", draw, starting_with(noise * first.norm() / noise.norm())
     for place in range(1, 65, 7):
         yield "the head on a patch's token", place - 1, reading(place)
     yield "left out, the head on the mean", 0, left_out
-    yield "at the end, the head on token 0", 0, at_the_end
-    for place in range(0, 64, 14):
-        yield "a patch in another picture: it names the other", place, in_another(place, 1)
-        yield "a patch in another picture: it names its own", place, in_another(place, 0)
 
 
-def parts_off(
-    model: vt.ViT, prepare: vt.data.Preprocessing, kinds: tuple[str, ...] = ("mlp", "attention")
-) -> Iterator[Named]:
-    """Lesson 04: MLPs and attention, one block's or several blocks', that add nothing."""
-
-    def answer(names: list[str]) -> Answer:
-        other = replaced(model, {name: Zero() for name in names})
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
-
-    yield "none", 0, answer([])
-    for kind in kinds:
-        names = [f"blocks.{index}.{kind}" for index in range(len(model.blocks))]
-        for number, name in enumerate(names, start=1):
-            yield f"{kind} {number} off", 0, answer([name])
-        yield f"{kind} 2 to 6 off", 0, answer(names[1:])
-        yield f"{kind} 1 to 6 off", 0, answer(names)
+def mlps_off(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: one block's MLP adds nothing."""
+    yield "none", 0, with_parts(model, prepare, {})
+    for index in range(len(model.blocks)):
+        yield f"mlp {index + 1} off", 0, with_parts(model, prepare, {f"blocks.{index}.mlp": Zero()})
 
 
-def first_mlp(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+def first_mlp_by_token(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 04: the first MLP off at some tokens only."""
     name = "blocks.0.mlp"
     part = model.get_submodule(name)
+    yield "none", 0, with_parts(model, prepare, {})
+    yield "off at the class token", 0, with_parts(model, prepare, {name: OffAt(part, slice(0, 1))})
+    yield "off at the patches", 0, with_parts(model, prepare, {name: OffAt(part, slice(1, None))})
 
-    def answer(parts: dict[str, nn.Module]) -> Answer:
-        other = replaced(model, parts)
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
 
-    yield "none", 0, answer({})
-    yield "off at the class token", 0, answer({name: OffAt(part, slice(0, 1))})
-    yield "off at the patches", 0, answer({name: OffAt(part, slice(1, None))})
+def first_mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 04: the first MLP adds the same for every image, or what it adds for another one."""
+    name = "blocks.0.mlp"
+    part = model.get_submodule(name)
+    yield "none", 0, with_parts(model, prepare, {})
+    yield "mlp 1 its mean", 0, with_parts(model, prepare, {name: Mean(part)})
+    yield "mlp 1 another image's", 0, with_parts(model, prepare, {name: Others(part)})
 
 
 def block_parts(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 05: one norm, one shortcut or one whole block left out."""
 
     def answer(name: str, module: nn.Module) -> Answer:
-        other = replaced(model, {name: module} if name else {})
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+        return with_parts(model, prepare, {name: module})
 
-    yield "none", 0, answer("", nn.Identity())
+    yield "none", 0, with_parts(model, prepare, {})
     for number, block in enumerate(model.blocks, start=1):
         name = f"blocks.{number - 1}"
         yield f"block {number} left out", 0, answer(name, nn.Identity())
@@ -278,76 +243,47 @@ def block_parts(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named
         for part in ("attention", "mlp"):
             yield f"shortcut beside {part} {number} left out", 0, answer(name, WithoutShortcut(block, part))
         yield f"both shortcuts of block {number} left out", 0, answer(name, WithoutShortcut(block, "attention", "mlp"))
-    yield "last norm left out", 0, answer("norm", nn.Identity())
-
-
-def mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
-    """Lesson 04: an MLP that adds the same for every image, or what it adds for another one."""
-
-    def answer(parts: dict[str, nn.Module]) -> Answer:
-        other = replaced(model, parts)
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
-
-    yield "none", 0, answer({})
-    for index in range(len(model.blocks)):
-        name = f"blocks.{index}.mlp"
-        part = model.get_submodule(name)
-        yield f"mlp {index + 1} its mean", 0, answer({name: Mean(part)})
-        yield f"mlp {index + 1} another image's", 0, answer({name: Others(part)})
 
 
 def hidden_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 04: hidden units at zero. Class-like: eight of their ten pictures show one class."""
+
+    def without(block: int, units: Tensor) -> Answer:
+        name = f"blocks.{block}.mlp.fc2"
+        return with_parts(model, prepare, {name: WithoutUnits(model.get_submodule(name), units)})
+
+    class_like = class_like_units(model, prepare)
+    yield "none", 0, with_parts(model, prepare, {})
+    yield f"the {len(class_like)} class-like units", 0, without(5, class_like)
+    for draw in range(3):
+        order = torch.randperm(model.config.mlp_dim, generator=torch.Generator().manual_seed(draw))
+        yield "a random third of block 1's units", draw, without(0, order[: len(order) // 3])
+
+
+@torch.inference_mode()
+def class_like_units(model: vt.ViT, prepare: vt.data.Preprocessing) -> Tensor:
+    """Hidden units of the last MLP that are largest, at the class token, for pictures of one class."""
     pictures, classes = vt.data.cifar10_pictures().batch()
     last = model.blocks[-1]
-
-    def hidden(pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """The class token before the last MLP (B, D), and that MLP's hidden units there (B, M)."""
-        z = model.blocks[:-1](model.embed(vt.data.normalise(pixels, prepare)))
-        z = z + last.attention(last.norm1(z))
-        return z[:, 0], last.mlp.gelu(last.mlp.fc1(last.norm2(z)[:, 0]))
-
-    def without(units: Tensor) -> Answer:
-        def answer(pixels: Tensor) -> Tensor:
-            token, x = hidden(pixels)
-            return model.head(model.norm(token + last.mlp.fc2(x.index_fill(1, units, 0.0))))
-
-        return answer
-
-    def changed(parts: dict[str, nn.Module]) -> Answer:
-        other = replaced(model, parts)
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
-
-    with torch.inference_mode():
-        ten = hidden(pictures)[1].topk(10, dim=0).indices  # (10, M)
-    alike = nn.functional.one_hot(classes[ten], 10).sum(dim=0).amax(dim=1) >= 8  # (M,)
-    class_like = alike.nonzero().flatten()
-    yield "none", 0, without(class_like[:0])
-    yield f"the {len(class_like)} class-like units", 0, without(class_like)
-    for draw in range(3):
-        order = torch.randperm(len(alike), generator=torch.Generator().manual_seed(draw))
-        for block in range(len(model.blocks)):
-            name = f"blocks.{block}.mlp.fc2"
-            third = WithoutUnits(model.get_submodule(name), order[: len(alike) // 3])
-            yield f"a random third of block {block + 1}'s units", draw, changed({name: third})
+    z = last.attend(model.blocks[:-1](model.embed(vt.data.normalise(pictures, prepare))))
+    ten = last.mlp.gelu(last.mlp.fc1(last.norm2(z)[:, 0])).topk(10, dim=0).indices  # (10, M)
+    most_frequent = nn.functional.one_hot(classes[ten], 10).sum(dim=0).amax(dim=1)  # (M,)
+    return (most_frequent >= 8).nonzero().flatten()
 
 
 def activations(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 04: another activation function in every MLP, or one too many."""
+    mlps = [f"blocks.{index}.mlp" for index in range(len(model.blocks))]
 
     def answer(activation: nn.Module) -> Answer:
-        other = replaced(model, {f"blocks.{index}.mlp.gelu": activation for index in range(len(model.blocks))})
-        return lambda pixels: other(vt.data.normalise(pixels, prepare))
+        return with_parts(model, prepare, {f"{name}.gelu": activation for name in mlps})
 
-    twice = replaced(
-        model,
-        {f"blocks.{i}.mlp": nn.Sequential(model.get_submodule(f"blocks.{i}.mlp"), nn.GELU()) for i in range(6)},
-    )
+    twice = {name: nn.Sequential(model.get_submodule(name), nn.GELU()) for name in mlps}
     yield "none", 0, answer(nn.GELU())
     yield "tanh GELU", 0, answer(nn.GELU(approximate="tanh"))
     yield "ReLU", 0, answer(nn.ReLU())
     yield "no activation function", 0, answer(nn.Identity())
-    yield "a second GELU, after fc2", 0, lambda pixels: twice(vt.data.normalise(pixels, prepare))
+    yield "a second GELU, after fc2", 0, with_parts(model, prepare, twice)
 
 
 def least_squares(x: Tensor, labels: Tensor, strength: float) -> nn.Linear:
@@ -382,8 +318,8 @@ GROUPS: dict[str, Callable[[vt.ViT, vt.data.Preprocessing], Iterator[Named]]] = 
     "patches": patch_mistakes,
     "positions": position_tables,
     "class token": class_token,
-    "parts off": parts_off,
-    "mlp replaced": mlp_replaced,
+    "parts off": mlps_off,
+    "mlp replaced": first_mlp_replaced,
     "block parts": block_parts,
     "hidden units": hidden_units,
     "activation": activations,
@@ -440,19 +376,19 @@ def main() -> None:
     digits, _, its = vt.load("digits")
     measure("digits", block_parts(digits.eval(), its), *vt.data.digits().test.batch())
     # Lesson 04: in each plain ViT of the package.
-    measure("first mlp, photographs", first_mlp(model, prepare), images, labels)
+    measure("first mlp, photographs", first_mlp_by_token(model, prepare), images, labels)
     tests = {name: vt.data.digits().test.batch() for name in ("digits", "digits-patch2")}
     tests["shapes"] = vt.data.shapes(train=8, test=1000).test.batch()
     for name, (pictures, answers) in tests.items():
         other, _, its = vt.load(name)
-        measure(f"first mlp, {name}", first_mlp(other.eval(), its), pictures, answers)
+        measure(f"first mlp, {name}", first_mlp_by_token(other.eval(), its), pictures, answers)
     # Lesson 00: what a head can read without training. Strengths: the best of 1 to 10,000 on 1,000 images held out.
     known, classes = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
     head = least_squares(known.flatten(1), classes, strength=10_000)
     measure("pixels", iter([("none", 0, lambda x: head(prepare(x).flatten(1)))]), images, labels)
     for seed in range(1, 4):
         encoder = random_encoder(known, classes, seed)
-        measure(f"random encoder {seed}", parts_off(encoder, prepare, ("mlp",)), images, labels)
+        measure(f"random encoder {seed}", mlps_off(encoder, prepare), images, labels)
         tokens = torch.cat([pooled_patches(encoder, batch) for batch in known.split(100)])
         on_patches = least_squares(tokens, classes, strength=1_000)  # 300 or 3,000: within 2 points, held out
         answer = partial(lambda head, encoder, x: head(pooled_patches(encoder, prepare(x))), on_patches, encoder)
