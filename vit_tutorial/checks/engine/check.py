@@ -25,7 +25,6 @@ from vit_tutorial.checks.engine.report import report, wrap
 from vit_tutorial.checks.engine.symptoms import symptom
 
 Verdict = Literal["right", "not yet", "not written yet"]
-NOT_WRITTEN = "is not written yet"
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def grade(exercise: Exercise, submission: Submission, may_call_anything: bool = 
         trial = run(exercise, submission, may_call_anything)
         if not trial.wrong:
             return Grade(True, exercise.points, "right", report(trial))
-        if all(attempt.difference.startswith(NOT_WRITTEN) for attempt in trial.attempts):
+        if all(attempt.is_fault("not written") for attempt in trial.attempts):
             return Grade(False, 0, "not written yet", f"{exercise.name}: not written yet")
         mistakes = matching_mistakes(trial)
         hint = "" if mistakes else symptom(trial)
@@ -96,8 +95,7 @@ def references(exercise: Exercise) -> list[Observation]:
         RuntimeError: it fails.
     """
     observations = []
-    for index in range(len(exercise.cases())):
-        outcome = _own_outcome(exercise, None, index)
+    for outcome in _own_outcomes(exercise, None):
         if isinstance(outcome, Fault):
             raise RuntimeError(f"the check's own reference fails: {outcome}")
         observations.append(outcome)
@@ -105,10 +103,10 @@ def references(exercise: Exercise) -> list[Observation]:
 
 
 @functools.cache
-def _own_outcome(exercise: Exercise, mistake: Mistake | None, index: int) -> Observation | Fault:
-    """What a mistake's implementation does on a case, or the reference: kept, since a check is run again and again."""
+def _own_outcomes(exercise: Exercise, mistake: Mistake | None) -> list[Observation | Fault]:
+    """What a mistake's implementation does on each case, or the reference: kept, since checks are run repeatedly."""
     implementation = exercise.right if mistake is None else mistake.wrong
-    return _run_on_case(exercise, implementation, exercise.cases()[index], may_call_anything=True)
+    return [_run_on_case(exercise, implementation, case, may_call_anything=True) for case in exercise.cases()]
 
 
 # ---- Which mistake it is -----------------------------------------------------------------------------------------
@@ -126,8 +124,7 @@ def _explains(mistake: Mistake, trial: Trial) -> bool:
     show on two cases.
     """
     exercise, shows, raises = trial.exercise, 0, False
-    for index, attempt in enumerate(trial.attempts):
-        wrong = _own_outcome(exercise, mistake, index)
+    for attempt, wrong in zip(trial.attempts, _own_outcomes(exercise, mistake), strict=True):
         if isinstance(attempt.outcome, Fault):
             raises = raises or not isinstance(wrong, Fault)
         elif isinstance(wrong, Fault):
@@ -153,11 +150,11 @@ def _run_on_case(
         with _isolated(), watch:
             return (exercise.observe or call)(submission, case)
     except Fault as fault:
-        return Fault(_with_students_line(str(fault), fault))
-    except NotImplementedError as error:
-        return Fault(_describe_error(error) if str(error) else NOT_WRITTEN)
+        return Fault(_with_students_line(str(fault), fault), fault.kind)
     except (Exception, SystemExit) as error:
-        return Fault(_describe_error(error))
+        if isinstance(error, NotImplementedError) and not str(error):
+            return Fault("is not written yet", "not written")
+        return Fault(_describe_error(error), "raised")
 
 
 @contextmanager

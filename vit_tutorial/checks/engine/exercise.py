@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
@@ -22,8 +22,15 @@ Value: TypeAlias = Any  # what a submission returns: a tensor, an array, a numbe
 State: TypeAlias = dict[str, Tensor]  # tensors by their names
 
 
+FaultKind = Literal["wrong", "raised", "not written", "unanswered"]
+
+
 class Fault(Exception):
-    """What is wrong with a submission, in a plain sentence."""
+    """What is wrong with a submission, in a plain sentence, and what kind of fault that is."""
+
+    def __init__(self, sentence: str, kind: FaultKind = "wrong") -> None:
+        super().__init__(sentence)
+        self.kind = kind
 
 
 # ---- What a lesson declares --------------------------------------------------------------------------------------
@@ -105,6 +112,10 @@ class Attempt:
     right: Observation  # what the reference does
     outcome: Observation | Fault  # what the submission does, or what went wrong
     difference: str  # what is wrong with that, in a sentence; "" for nothing
+
+    def is_fault(self, kind: FaultKind) -> bool:
+        """Whether the submission came to no result, for a reason of this kind."""
+        return isinstance(self.outcome, Fault) and self.outcome.kind == kind
 
 
 @dataclass(frozen=True)

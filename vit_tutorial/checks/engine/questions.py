@@ -60,5 +60,5 @@ def answers(submission: Submission, case: Case) -> Observation:
         raise Fault(f"returned {describe(result)}, expected a dictionary of answers")
     question = case.args[0]
     if question not in result or result[question] is ...:
-        raise Fault(f"there is no answer for {question!r} yet")
+        raise Fault(f"there is no answer for {question!r} yet", "unanswered")
     return Observation({question: result[question]})

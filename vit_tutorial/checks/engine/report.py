@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from vit_tutorial.checks.engine.exercise import Attempt, Exercise, Mistake, Trial
+from vit_tutorial.checks.engine.exercise import Attempt, Exercise, Fault, Mistake, Trial
 
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 PRINTED_LINES = 5  # of what the student's code printed
@@ -61,7 +61,7 @@ def _wrong_inputs(trial: Trial) -> list[str]:
 
 
 def _word(attempt: Attempt) -> str:
-    return "raises" if attempt.difference.startswith("raised") else "wrong"
+    return "raises" if attempt.is_fault("raised") else "wrong"
 
 
 # ---- Answers -----------------------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def _on_answers(trial: Trial, mistakes: Sequence[Mistake]) -> list[str]:
     explained: set[Mistake] = set()
     for attempt in trial.wrong:
         question, sentence = attempt.case.args[0], attempt.difference
-        lines.append(sentence if sentence.startswith(str(question)) else f"{question}: {sentence}")
+        lines.append(f"{question}: {sentence}" if isinstance(attempt.outcome, Fault) else sentence)
         mistake = next((one for one in mistakes if question in one.wrong), None)
-        if mistake is None and "no answer" not in sentence and question in trial.exercise.advice:
+        if mistake is None and not attempt.is_fault("unanswered") and question in trial.exercise.advice:
             lines.append(trial.exercise.advice[question])
         elif mistake is not None and mistake not in explained:  # one mistake may show in several answers
             lines += _on_mistake(mistake, trial.exercise)
