@@ -172,6 +172,14 @@ def position_tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[N
         yield f"mirrored, {('rows', 'columns')[axis]}", 0, at(square.flip(axis).flatten(0, 1))
 
 
+def without_positions(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
+    """Lesson 02: the patches' positions at zero; the class token keeps its own."""
+    learned = model.embed.position.detach()  # (1, 1 + N, D)
+    zero = torch.cat([learned[:, :1], 0 * learned[:, 1:]], dim=1)
+    for change, table in (("none", learned), ("zero", zero)):
+        yield change, 0, code_mistakes.with_table(model, prepare, model.config.image_size, table)
+
+
 def class_token(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
     """Lesson 02: what the head reads, and what the class token starts with."""
     first = (model.embed.cls_token + model.embed.position[:, :1]).detach()  # (1, 1, D)
@@ -382,6 +390,9 @@ def main() -> None:
     for name, (pictures, answers) in tests.items():
         other, _, its = vt.load(name)
         measure(f"first mlp, {name}", first_mlp_by_token(other.eval(), its), pictures, answers)
+    # Lesson 02: scenes, whose classes don't need positions.
+    other, _, its = vt.load("shapes")
+    measure("positions, shapes", without_positions(other.eval(), its), *tests["shapes"])
     # Lesson 00: what a head can read without training. Strengths: the best of 1 to 10,000 on 1,000 images held out.
     known, classes = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
     head = least_squares(known.flatten(1), classes, strength=10_000)
