@@ -233,7 +233,9 @@ def first_mlp_replaced(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterato
     part = model.get_submodule(name)
     yield "none", 0, with_parts(model, prepare, {})
     yield "mlp 1 its mean", 0, with_parts(model, prepare, {name: Mean(part)})
-    yield "mlp 1 another image's", 0, with_parts(model, prepare, {name: Others(part)})
+    swapped = with_parts(model, prepare, {name: Others(part)})
+    # Each answer stands where the image is that the MLP was given, the one before.
+    yield "mlp 1 another image's: it names the other", 0, lambda pixels: swapped(pixels).roll(-1, dims=0)
 
 
 def block_parts(model: vt.ViT, prepare: vt.data.Preprocessing) -> Iterator[Named]:
