@@ -14,7 +14,7 @@ const isTie = ({ probabilities }) => Math.max(...probabilities) - Math.min(...pr
 
 export function answerOf({ classes }, run) {
   const chance = percent(run.probabilities[best(run)]);
-  return isTie(run) ? `nothing: each has ${chance}` : `${classes[best(run)]}, ${chance}`;
+  return isTie(run) ? `nothing, ${chance} each` : `${classes[best(run)]}, ${chance}`;
 }
 
 // The page's introduction: what the model is, and what it can answer.

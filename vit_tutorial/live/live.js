@@ -12,11 +12,11 @@ import { buildMeaning } from "./meaning.js";
 import { lens } from "./model.js";
 import { draw, pageOf, remember, undo } from "./page.js";
 import { buildPicker } from "./picker.js";
-import { buildQuestions } from "./questions.js";
 import { buildSlots } from "./slots.js";
 import { begin } from "./start.js";
 import { buildPatches } from "./stations/patches.js";
 import { buildWhatIf } from "./stations/what_if.js";
+import { buildTasks } from "./tasks.js";
 import { tourOf } from "./tour.js";
 import { buildWatch } from "./watch.js";
 import { closeWords, explainWords } from "./words.js";
@@ -70,8 +70,7 @@ function start({ host, root, data, images }) {
   buildDepth(page);
   buildMap(page, walk);
   buildMeaning(page);
-  buildQuestions(page);
-  wireButtons(page, { ...tour.actions, ...buildWatch(page), ...buildWhatIf(page) });
+  wireButtons(page, { ...tour.actions, ...buildWatch(page), ...buildWhatIf(page), ...buildTasks(page) });
   listen(page, tour);
 
   page.pad.show(page.state.picture);

@@ -4,8 +4,8 @@
 import { blockName, headName } from "./changes.js";
 import { clamp } from "./dom.js";
 
-const SHORTEST = 88; // pixels of a block, at least
-export const EDGE = { begin: 190, end: 158 }; // what stands before the blocks, and after them
+const SHORTEST = 72; // pixels of a block, at least
+export const EDGE = { begin: 188, end: 158 }; // what stands before the blocks, and after them
 export const BEFORE = { picture: 30, patches: 90, tokens: 150 }; // pixels along, of what stands before the blocks
 export const AFTER = { classifier: 46, answer: 122 }; // and after their end
 const PICTURE = 54; // pixels of a picture
@@ -17,7 +17,7 @@ const HEAD = [16, 28]; // pixels of one, at least and at most
 const FOR_ATTENTION = 75; // pixels of a block: its attention and its name, without the MLP
 const AFTER_BLOCKS = 34; // pixels along, that are shown after the blocks before the classifier is told of
 // Along a block, as fractions of it: where lines leave the stream, pass heads or the MLP, and come back to it.
-const AT = { in: 0.04, heads: 0.3, middle: 0.56, mlpIn: 0.62, mlp: 0.8, out: 0.98, next: 1.04 };
+const AT = { in: 0.04, heads: 0.3, middle: 0.56, mlpIn: 0.62, mlp: 0.79, out: 0.98, next: 1.04 };
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 export function planOf({ L, h }, width) {
@@ -118,7 +118,7 @@ function blockParts(plan, layer) {
     one(middle, top + 12, 70, 21, "attention", ".attention", ", attention", "attention"),
     ...parts,
     one(AT.heads, 0, 31, 20, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
-    one(AT.mlp, (NEAREST + top) / 2, 34, 44, "MLP", ".mlp", ", MLP", "mlp"),
+    one(AT.mlp, (NEAREST + top) / 2, 31, 44, "MLP", ".mlp", ", MLP", "mlp"),
     one(AT.mlp, 0, 31, 20, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
   ];
 }

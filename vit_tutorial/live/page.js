@@ -18,6 +18,7 @@ function stateOf({ samples, middle }) {
     changes: { ...AS_TRAINED },
     stop: 0, // of the tour
     isAway: false, // the reader left it for another part
+    task: 0, // of the last stop
     isWhole: false, // all of the diagram is shown, and not only what the story has told
     station: "patches",
     token: middle,

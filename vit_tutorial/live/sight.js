@@ -8,10 +8,17 @@ export function measure({ $ }) {
   $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`);
 }
 
+// Of a diagram that is wider than the screen: the open part, or the blocks.
+function scrollMap({ $ }) {
+  const part = $(".map [aria-current]") ?? $('.map [data-part="blocks.0"]');
+  if (part) $(".map").scrollLeft = part.offsetLeft - part.offsetWidth / 2;
+}
+
 // Scrolls as little down as it takes to see all targets, or to the first of them if there is no room for all.
 export function bringIntoSight(page) {
   const { $, $$ } = page;
   measure(page);
+  scrollMap(page);
   const isBeside = getComputedStyle($(".input-column")).position === "sticky"; // so it is always in sight
   const topOf = (element) => element.getBoundingClientRect().top;
   const below = $$(".tour-target")

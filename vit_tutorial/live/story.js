@@ -18,6 +18,7 @@ export const hasReached = (page, station) => ORDER.indexOf(station) <= ORDER.ind
 //   alsoInSight: what else must be in sight; buttons: beside the sentence
 //   watch: the part of attention that is guessed, and then played
 //   reaches: how far the story has come, if not to the station
+//   hasTasks: the sentence ends with a task, see tasks.js
 
 const STORY = [
   {
@@ -130,10 +131,10 @@ const STORY = [
   {
     station: "attention",
     highlight: "[data-tour=middle]",
-    alsoInSight: ["[data-tour=old]", "[data-tour=added]"],
+    alsoInSight: ["[data-tour=joined]", "[data-tour=old]", "[data-tour=added]"],
     follow: "class",
     text: ({ point }) =>
-      "What all heads took becomes one list. It is added to the token: z + the list = z′. " +
+      "What all heads took is joined. A table makes one list of it: z + the list = z′. " +
       `So the old token stays in it: a residual connection. ${point} a number of z′: which two make it?`,
   },
   {
@@ -141,19 +142,21 @@ const STORY = [
     highlight: "[data-tour=hidden]",
     alsoInSight: ["[data-tour=list]", '[data-meaning="unit"]', "[data-tour=mlp-adds]"],
     text: ({ M, point, unitQuestion }) =>
-      `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
-      `The better a unit fits, the more of its list it adds to the token. ${point} one: ${unitQuestion}?`,
+      `Then the MLP, a small network: ${M} hidden units look at each token alone. ` +
+      `The better one fits, the more of its list it adds. ${point} one: ${unitQuestion}?`,
   },
   {
     station: "layers",
     highlight: "[data-tour=lens]",
     buttons: ["another"],
-    text: ({ blocks }) => `Attention and MLP are a block. ${blocks}Take other pictures: when does the answer settle?`,
+    text: ({ blocks }) =>
+      `Attention and MLP are a block. ${blocks}Each row: the answer if the model stopped there. ` +
+      "Take other pictures: when does it settle?",
   },
   {
     station: "head",
     highlight: "[data-tour=probabilities]",
-    alsoInSight: ["[data-tour=logits]"],
+    alsoInSight: ["[data-tour=pooled]", "[data-tour=logits]"],
     buttons: ["another", "clear"],
     text: ({ read }) =>
       `The classifier reads ${read}. Each class, a possible answer, gets a share of 100 %. ` +
@@ -172,41 +175,39 @@ const STORY = [
   {
     station: "what-if",
     highlight: ".map",
-    buttons: ["reset", "shuffle"],
-    text: ({ click, isOfDigits }) =>
+    buttons: ["another", "reset", "shuffle"],
+    text: ({ click }) =>
       `Now break it: ${click.toLowerCase()} parts of the diagram to cut them. ` +
-      (isOfDigits ? "With the 3, cut + z of block 1: the old tokens are lost. " : "Does the answer survive? ") +
-      "Then press Reset, then Shuffle all: what is it now?",
+      "Without + z of block 1 the old tokens are lost: which answers survive? " +
+      "Press Reset, then Shuffle all: what is it now?",
   },
   {
     station: "what-if",
-    highlight: "[data-tour=questions]",
-    buttons: ["another", "reset", "shuffle"],
-    text: ({ hasNextPages }) =>
+    highlight: ".map",
+    buttons: ["another", "reset", "next-task"],
+    hasTasks: true,
+    text: () =>
       "You have met every part. Five tasks are left: press Reset before each. " +
-      "If one can’t be done, take another picture. " +
-      (hasNextPages ? "Then follow a link." : "Then go on, as the last line says."),
+      "If one can’t be done, take another picture. ",
   },
 ];
 
 // What the sentences say of this model.
-function wordsOf({ sizes, config, classes, meaning, states, nextPages, isOfDigits }) {
+function wordsOf({ sizes, config, classes, meaning, states, isOfDigits }) {
   const hasClassToken = sizes.prefix > 0;
   const isTouched = matchMedia("(pointer: coarse)").matches;
   return {
     ...sizes,
-    isOfDigits,
     K: classes.length,
     canDraw: isOfDigits && sizes.H <= 32,
     isTried: Boolean(meaning),
     hasPositions: config.position !== "none",
     hasClassToken,
     hasStates: states.length > 0,
-    hasNextPages: Object.keys(nextPages).length > 0,
     aToken: hasClassToken ? "the class token" : "your patch",
     read: config.pool === "cls" ? "the class token only" : "the mean of all patches",
-    unitQuestion: meaning ? "what switches it on" : "is it on, above 0",
-    blocks: sizes.L > 1 ? `Here ${sizes.L} follow each other, each with its own numbers. ` : "",
+    unitQuestion: meaning ? "do its patches share anything" : "is it on, above 0",
+    blocks: sizes.L > 1 ? `Here ${sizes.L} follow each other. ` : "",
     point: isTouched ? "Tap" : "Point at",
     click: isTouched ? "Tap" : "Click",
   };

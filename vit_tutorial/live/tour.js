@@ -7,6 +7,7 @@ import { make, reveal } from "./dom.js";
 import { choosePicture } from "./input.js";
 import { change, draw, follow, remember } from "./page.js";
 import { bringIntoSight, measure } from "./sight.js";
+import { taskOf, write } from "./tasks.js";
 import { explainWords } from "./words.js";
 
 const FOCUSABLE = "canvas[tabindex], button:not(:disabled), input";
@@ -23,6 +24,7 @@ function clearHighlights({ $, $$ }) {
 // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
 function drawTourButtons({ $, model: { samples } }, names) {
   $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || samples.length < 2);
+  $('[data-do="next-task"]').classList.toggle("hidden", !names.includes("next-task"));
   const twins = names.map((name) => $(`:is(.pad, .panel, .answer) [data-do="${name}"]`)).filter(Boolean);
   const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
   $(".tour-buttons").replaceChildren(...copies);
@@ -67,20 +69,20 @@ export function tourOf(page) {
     $(".input-column").scrollTop = 0;
     $(".link-status").textContent = "";
     state.previous = null;
-    const { station, follow: kind, text, buttons = [] } = stops[number];
+    const { station, follow: kind, text, buttons = [], hasTasks } = stops[number];
     followToken(kind);
     highlightTargets(stops[number]);
     drawTourButtons(page, buttons);
-    const sentence = isReset ? `All that you changed is reset. ${text}` : text;
-    $(".sentence").textContent = sentence.replaceAll(" %", "\u00a0%");
+    const beginning = isReset ? "All that you changed is reset. " : "";
+    write(page, beginning + text + (hasTasks ? taskOf(page) : ""));
     go(page, station);
     drawButtons();
     explainWords(page); // the first screen shows less
   }
 
-  // The story is about the model as it was trained, until it is to be broken.
+  // A stop begins with the model as it was trained; but who returns to where it is broken finds it as they left it.
   async function arrive(number) {
-    const isBroken = [state.stop, number].every((one) => stops[one].station === "what-if");
+    const isBroken = number === state.stop && stops[number].station === "what-if";
     const isReset = !isBroken && isChanged(state.changes);
     noteStop(page, number);
     if (isReset) await change(page, AS_TRAINED);

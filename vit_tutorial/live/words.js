@@ -4,8 +4,7 @@
 import { clamp, make } from "./dom.js";
 
 // What is pressed, or written anew.
-const UNMARKED =
-  "button, .spoken, .picker, .eq, .questions, .switched-off, .example-patches, .caption, [data-show], [data-text]";
+const UNMARKED = "button, .spoken, .picker, .eq, .switched-off, .example-patches, .caption, [data-show], [data-text]";
 const ROOM = 120; // pixels that an explanation needs below its word
 const WIDTH = 480; // that it needs beside it, at most
 

@@ -33,10 +33,11 @@ export const attentionStation = {
     sums({ one, token, T, d, tokenName }) {
       return row(one.sums, token, d, { sources: weightedSum(rowOf(one.weights, token, T), one.v, d, tokenName) });
     },
-    joined({ block, token, D, d, head }) {
+    joined({ block, token, D, d, h, head }) {
+      const labels = Array.from({ length: h }, (_, one) => headName(one));
       const name = (i) => `${headName(Math.floor(i / d))}, number ${i % d}`;
       const sources = (i) => ({ sourceCells: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
-      return row(block.attention.joined, token, D, { name, sources });
+      return row(block.attention.joined, token, D, { name, sources, labels });
     },
     attended({ block, token, D, own, most }) {
       const sources = productOf("joined", rowOf(block.attention.joined, token, D), own.attention.proj);
@@ -65,10 +66,10 @@ export const attentionStation = {
       if (changes.scale) return `÷ √d keeps the scores from growing ${size}.`;
       return `You don’t divide by √d, so the scores grow ${size}.`;
     },
-    joinedName({ h, isOn }) {
+    joinedName({ h, d, D, isOn }) {
       const off = Array.from({ length: h }, (_, head) => head).filter((head) => !isOn(`attention.heads.${head}`));
       const zeros = off.length ? `, zeros where one is off: ${off.map(headName).join(", ")}` : "";
-      return `The sums of all heads, joined${zeros}`;
+      return `What all heads take, joined: ${h} × ${d} = ${D} numbers${zeros}`;
     },
     attentionSum: ({ isOn }) =>
       isOn("attention.residual") ? "= z′, the sum of both" : "z′, without z: the shortcut is off",

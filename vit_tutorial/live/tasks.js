@@ -1,0 +1,64 @@
+// Tasks at the end of the story, one after the other, each done by cutting parts: the page sees when one is.
+
+import { answerOf, best } from "./answer.js";
+import { describe, isChanged } from "./changes.js";
+import { make, reveal } from "./dom.js";
+
+// cut: the parts to be cut; count: how many of them, one if it isn't said; turns: whether the answer is another then
+const TASKS = [
+  { text: "with one attention cut, it names something else", cut: /\d\.attention$/, turns: true },
+  { text: "with one block cut, it names the same", cut: /^blocks\.\d+$/ },
+  { text: "with one shortcut cut, + z or + z′, it names something else", cut: /residual$/, turns: true },
+  { text: "with all MLPs cut, it names the same", cut: /mlp$/, count: ({ L }) => L },
+  { text: "with half of all heads cut, it names the same", cut: /heads/, count: ({ L, h }) => Math.ceil((L * h) / 2) },
+];
+
+// The stop's sentence; a number stays beside its sign.
+export function write({ $ }, text) {
+  $(".sentence").textContent = text.replaceAll(" %", "\u00a0%");
+}
+
+export function taskOf({ state: { task } }) {
+  if (task === TASKS.length) return "All tasks are done: it goes on below the diagram.";
+  return `Task ${task + 1}: ${TASKS[task].text}.`;
+}
+
+function isDone({ cut, count = () => 1, turns = false }, { now, before, of: { changes } }, sizes) {
+  const { off } = changes;
+  const isAsked = off.length === count(sizes) && off.every((part) => cut.test(part));
+  return isAsked && !isChanged({ ...changes, off: [] }) && (best(now) !== best(before)) === turns;
+}
+
+// Says what did the task, and the next one.
+function drawTasks(page) {
+  const { $, model, shown, state, stops } = page;
+  const task = TASKS[state.task];
+  if (!stops[state.stop].hasTasks || !task || !isDone(task, shown, model.sizes)) return;
+  state.task++;
+  const change = describe(shown.of.changes, model.states).join(", ");
+  const answers = `${answerOf(model, shown.before)} → ${answerOf(model, shown.now)}`;
+  write(page, `✓ ${change}: ${answers}. Press Reset. ${taskOf(page)}`);
+  if (state.task === TASKS.length) reveal($(".next-pages"));
+}
+
+// Where a reader goes on: a picture of their own where this model takes one, and other pages.
+function buildNextPages({ $, model: { nextPages, isOfDigits } }) {
+  const own = make("button", { type: "button", textContent: "A picture of your own" });
+  own.onclick = () => $("input[type=file]").click();
+  const links = Object.entries(nextPages).map(([textContent, href]) => make("a", { textContent, href }));
+  const other =
+    "type vit-tutorial live --weights photographs in a terminal for a page of photographs, or build the model in lesson 01.";
+  $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
+}
+
+export function buildTasks(page) {
+  const { state, drawers } = page;
+  buildNextPages(page);
+  drawers.push(() => drawTasks(page));
+  return {
+    "next-task"() {
+      state.task = (state.task + 1) % TASKS.length;
+      write(page, taskOf(page));
+    },
+  };
+}
