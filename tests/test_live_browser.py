@@ -609,8 +609,6 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
         followed.append(text(page, ".picker .name"))
         if number == 2:
             page.locator(".picker canvas").click(position={"x": 5, "y": 5})
-        if number == 7:  # a guess, which isn't followed
-            page.locator(".stage").press("ArrowDown")
         if page.get_by_text("Another picture", exact=True).is_visible():
             others.append(number)
             page.get_by_text("Another picture", exact=True).click()
@@ -693,93 +691,88 @@ def test_a_full_pad_is_said_to_be_full(show, digits):
     assert text(page, ".message").startswith("The pad is full.")
 
 
+# Numbers of the first sample in head 1 of block 1, by name.
+ATTENTION = """(name) => {
+  const { run, samples } = document.querySelector("[data-vit-live]").live;
+  return [...run(samples[0]).blocks[0].attention.heads[0][name]];
+}"""
+# The patches that may be guessed.
+CHOICES = """() => [...document.querySelector("[data-vit-live]").shadowRoot.querySelectorAll(".guesses button")].map(
+  (button) => Number(button.textContent.replace("patch ", "")))"""
+
+
+def guess_each(page):
+    """What is said of each choice at a stop that guesses."""
+    for choice in range(3):
+        page.locator(".guesses button").nth(choice).click()
+        assert page.locator('[name="temperature"]').is_visible()
+        assert page.locator("[data-do=play]:focus").count() == 1
+        yield text(page, ".watch .caption")
+        page.locator("[data-do=back]").click()
+        page.locator("[data-do=next]").click()
+
+
 @browser_only
-def test_a_patch_is_guessed_before_scores_are_shown(show, digits):
+def test_a_key_is_guessed_among_three_before_scores_are_shown(show, digits):
     page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=7")
     assert page.locator(".map [data-part*=heads]").first.is_hidden()
     assert page.locator(".heads").is_hidden()
     assert page.locator('[name="time"]').is_hidden()
-    assert text(page, ".watch .caption").startswith("Each tile shows its token’s k.")
-    page.locator(".stage").press("ArrowDown")
-    assert page.evaluate(f"[{STATE}.token, {STATE}.guess, {STATE}.hasGuessed]") == [0, 1, False]
-    page.locator(".stage").press("Enter")
-    said = re.fullmatch(
-        r"Patch (\d+) \(row \d, column \d\) fits best, ([\d.]+)\. You guessed patch 0, (−?[\d.]+)\.",
-        text(page, ".watch .caption"),
-    )
-    assert float(said[2]) > float(said[3].replace("−", "-"))
-    assert text(page, ".live-region") == said[0]
-    page.locator("[data-do=back]").click()
-    page.locator("[data-do=next]").click()
-    best = page.evaluate(TILE, int(said[1]))
-    page.locator(".stage").click(position={"x": best[0], "y": best[1]})
-    assert text(page, ".watch .caption").endswith(": as you guessed.")
+    patches, scores = page.evaluate(CHOICES), page.evaluate(ATTENTION, "scaled")[1:17]
+    assert patches == sorted(patches)
+    assert {int(np.argmax(scores)), int(np.argmin(scores))} < set(patches)
+    for patch, said in zip(patches, guess_each(page), strict=True):
+        assert said.startswith(f"Patch {np.argmax(scores)} (row")
+        assert said.endswith(": as you guessed." if patch == np.argmax(scores) else f"You guessed: patch {patch}.")
+    page.locator(".guesses button").first.click()
+    assert text(page, ".live-region") == text(page, ".watch .caption")
     page.locator(".stage").press("ArrowDown")  # now another token asks
     assert page.evaluate(f"{STATE}.token") == 1
     assert "guessed" not in text(page, ".watch .caption")
 
 
-# Whether each of the 12 numbers of k, in the tiles with these middles, is drawn redder than blue.
-IS_RED = """([middles, tile]) => {
-  const stage = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".stage");
-  const ratio = stage.width / stage.clientWidth;
-  const { data } = stage.getContext("2d").getImageData(0, 0, stage.width, stage.height);
-  return middles.map(([x, y]) => Array.from({ length: 12 }, (_, i) => {
-    const left = x - tile / 2 + 2 + ((i + 0.5) * (tile - 4)) / 12;
-    const pixel = 4 * (Math.round((y + tile / 4) * ratio) * stage.width + Math.round(left * ratio));
-    return data[pixel] > data[pixel + 2];
+# The colours of the 12 cells of three strips to the right of the tokens: red, green, blue and how opaque.
+STRIPS = """(stage) => {
+  const ratio = stage.width / stage.clientWidth, width = stage.clientWidth;
+  const left = 4 * Math.min(0.105 * width, 0.084 * innerHeight, 64) + 0.16 * width;
+  const label = 1.3 * parseFloat(getComputedStyle(stage).fontSize);
+  const copy = new OffscreenCanvas(stage.width, stage.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(stage, 0, 0);
+  return [1, 2, 3].map((place) => Array.from({ length: 12 }, (_, i) => {
+    const [x, y] = [left + ((i + 0.5) * (width - left)) / 12, place * (label + 28) + label + 11];
+    return [...copy.getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data];
   }));
 }"""
 
 
 @browser_only
-def test_before_the_guess_each_tile_shows_its_k(show, digits):
+def test_before_the_guess_three_keys_lie_below_the_query(show, digits):
     page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=7")
-    keys = page.evaluate("""() => {
-      const { run, samples } = document.querySelector("[data-vit-live]").live;
-      return [...run(samples[0]).blocks[0].attention.heads[0].k];
-    }""")
-    tile = 2 * page.evaluate(TILE, 0)[0]
-    is_red = page.evaluate(IS_RED, [[page.evaluate(TILE, patch) for patch in range(16)], tile])
-    values = np.array(keys[12:]).reshape(16, 12)
-    assert ((values > 0) == np.array(is_red))[np.abs(values) > 0.2].all()
-
-
-# Where on the stage of a picture with 4 x 4 patches one of them is.
-TILE = """(patch) => {
-  const { clientWidth } = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".stage");
-  const tile = Math.min(0.105 * clientWidth, 0.084 * innerHeight, 64);
-  return [(patch % 4 + 0.5) * tile, tile + 8 + (Math.floor(patch / 4) + 0.5) * tile];
-}"""
+    keys = np.array(page.evaluate(ATTENTION, "k")).reshape(17, 12)[1:][page.evaluate(CHOICES)]
+    colours = np.array(page.locator(".stage").evaluate(STRIPS))
+    assert (colours[..., 3] == 255).all()
+    assert ((keys > 0) == (colours[..., 0] > colours[..., 2]))[np.abs(keys) > 0.2].all()
 
 
 @browser_only
-@pytest.mark.parametrize("stop", ["look", "take"])
-def test_a_choice_is_guessed_before_shares_are_shown(show, digits, stop):
-    number = {"look": 8, "take": 9}[stop]
-    page = show(digits[0], whole=False, size=(1280, 800), fragment=f"#stop={number}")
-    before = page.locator(".stage").evaluate(PIXELS)
-    assert page.locator(".guesses button").count() == 3
-    assert page.locator('[name="temperature"]').is_hidden()
-    found = []
-    for choice in range(3):
-        page.locator(".guesses button").nth(choice).click()
-        assert page.locator(".stage").evaluate(PIXELS) != before
-        assert page.locator('[name="temperature"]').is_visible()
-        assert page.locator("[data-do=play]:focus").count() == 1
-        found.append(text(page, ".watch .caption"))
-        page.locator("[data-do=back]").click()
-        page.locator("[data-do=next]").click()
-    shares = page.evaluate("""() => {
-      const { run, samples } = document.querySelector("[data-vit-live]").live;
-      return [...run(samples[0]).blocks[0].attention.heads[0].weights.subarray(0, 17)];
-    }""")
-    count = int((np.cumsum(sorted(shares, reverse=True)) < 0.5).sum()) + 1
-    right = {"look": sum(max(shares) > np.array([0.2, 0.5])), "take": sum(count > np.array([1, 3]))}[stop]
-    assert [caption.endswith(": as you guessed.") for caption in found] == [choice == right for choice in range(3)]
+def test_the_largest_share_is_guessed_before_shares_are_shown(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=8")
+    right = sum(max(page.evaluate(ATTENTION, "weights")[:17]) > np.array([0.2, 0.5]))
+    assert [said.endswith(": as you guessed.") for said in guess_each(page)] == [choice == right for choice in range(3)]
+
+
+@browser_only
+def test_what_a_temperature_does_is_guessed_before_it_is_moved(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=9")
+    scores = np.array(page.evaluate(ATTENTION, "scaled")[:17])
+    now, halved = (f"{100 * np.exp(n * scores).max() / np.exp(n * scores).sum():.1f}" for n in (1, 2))
+    said = list(guess_each(page))
+    assert [one.endswith(": as you guessed.") for one in said] == [True, False, False]
+    assert all(f"The largest share is {now} %, at half the temperature {halved} %" in one for one in said)
     page.locator(".guesses button").first.click()
-    page.locator('[name="temperature"]').press("ArrowLeft")
+    page.locator('[name="temperature"]').evaluate("(slider) => { slider.value = -3; slider.oninput(); }")
     wait(page, SETTLED)
+    assert f"The largest share is {halved} %" in text(page, ".watch .caption")
     assert "guessed" not in text(page, ".watch .caption")  # the shares are others now
 
 

@@ -3,32 +3,38 @@
 import { digits, percent } from "./cells.js";
 import { largest } from "./dom.js";
 
-// How many tokens give half of all that flows in, the largest weights first.
-function halfCount(weights) {
-  const order = [...weights].sort((a, b) => b - a);
-  let count = 0;
-  for (let sum = 0; sum < 0.5; count++) sum += order[count];
-  return count;
-}
-
 const countAbove = (bounds, value) => bounds.filter((bound) => value > bound).length;
 const placeOfLargest = (values) => values.indexOf(Math.max(...values));
 const bestPatch = (values, prefix) => prefix + placeOfLargest(values.subarray(prefix));
 
-// choices: on buttons; none: a patch is clicked. right(stage): which one is right. before: what is said until then.
+// The patches whose k fits q best and worst, and one between, in their order in the picture.
+export function candidatesOf({ scores, prefix }) {
+  const patches = [...scores.keys()].slice(prefix).sort((a, b) => scores[b] - scores[a]);
+  const three = new Set([patches[0], patches[Math.floor(patches.length / 2)], patches.at(-1)]);
+  return [...three].sort((a, b) => a - b);
+}
+
+// The largest weight, were the temperature half of what it is.
+function largestAtHalf(scores) {
+  const most = Math.max(...scores);
+  return 1 / scores.reduce((sum, score) => sum + Math.exp(2 * (score - most)), 0);
+}
+
+// choices(stage, model): on buttons. right(stage): which one is right. before: what is said until then.
 export const GUESSES = {
   ask: {
-    before: "Each tile shows its token’s k. It fits q if it is red where q is red, and blue where q is blue.",
-    right: ({ scores, prefix }) => bestPatch(scores, prefix),
+    choices: (stage, { tokenName }) => candidatesOf(stage).map(tokenName),
+    before: "A k fits where it has the colour of q, red or blue. Strong colours count most.",
+    right: (stage) => candidatesOf(stage).indexOf(bestPatch(stage.scores, stage.prefix)),
   },
   look: {
-    choices: ["less than 20 %", "20 to 50 %", "more than 50 %"],
+    choices: () => ["less than 20 %", "20 to 50 %", "more than 50 %"],
     right: ({ weights }) => countAbove([0.2, 0.5], largest(weights)),
     before: "Each tile shows the score of its token. Softmax comes next.",
   },
   take: {
-    choices: ["1", "2 or 3", "4 or more"],
-    right: ({ weights }) => countAbove([1, 3], halfCount(weights)),
+    choices: () => ["it grows", "it stays", "it shrinks"],
+    right: () => 0,
     before: "Each tile shows the share of its token. The v’s come next.",
   },
 };
@@ -45,9 +51,9 @@ function firstOf({ theName, placeOf }, values, prefix, says, write) {
 const RESULTS = {
   ask: (model, { scores, prefix }) => firstOf(model, scores, prefix, "fits best", digits),
   look: (model, { weights, prefix }) => firstOf(model, weights, prefix, "has most", percent),
-  take(_, { weights }) {
-    const count = halfCount(weights);
-    return count === 1 ? "one token gives half of it or more" : `${count} tokens give half of it`;
+  take(_, { scores, weights }) {
+    const [now, atHalf] = [largest(weights), largestAtHalf(scores)].map(percent);
+    return `the largest share is ${now}, at half the temperature ${atHalf}`;
   },
 };
 
@@ -59,6 +65,5 @@ export function resultOf({ model, state, stops }, part, stage) {
   if (guess === null || stops[stop].watch !== part) return `${text}.`;
   const { choices, right } = GUESSES[part];
   if (guess === right(stage)) return `${text}: as you guessed.`;
-  const name = choices ? choices[guess] : `${model.theName(guess)}, ${digits(stage.scores[guess])}`;
-  return `${text}. You guessed ${name}.`;
+  return `${text}. You guessed: ${choices(stage, model)[guess]}.`;
 }

@@ -3,7 +3,7 @@
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, make, sharpen } from "./dom.js";
 import { draw } from "./page.js";
 import { paint, rearrange } from "./pictures.js";
-import { hasReached, isGuessingPatch } from "./story.js";
+import { hasReached } from "./story.js";
 
 // Patch n of the picture, as large as a box.
 export function drawPatch({ arranged, model: { config, sizes } }, context, n, box) {
@@ -51,22 +51,17 @@ export function drawPicker(page, pixel = null) {
   });
 }
 
-// The token that the page follows; while the reader guesses a patch, the guess, which counts once it is final.
-export function chooseToken(page, token, isFinal = true) {
+// The token that the page follows.
+export function chooseToken(page, token) {
   const { state, model, say } = page;
-  const isGuess = isGuessingPatch(page);
-  say(`${isGuess ? "Your guess: " : ""}${model.tokenName(token)}, ${model.placeOf(token)}`);
-  if (isGuess) Object.assign(state, { guess: token, hasGuessed: isFinal });
-  else if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
+  say(`${model.tokenName(token)}, ${model.placeOf(token)}`);
+  if (token !== state.token) Object.assign(state, { token, previous: state.token, guess: null });
   draw(page);
 }
 
 // The token beside the chosen one; those before the patches are above them.
-function neighbour(page, [down, right]) {
-  const { state, model } = page;
-  const { at, sizes } = model;
+function neighbour({ state: { token }, model: { at, sizes } }, [down, right]) {
   const { prefix, rows, columns } = sizes;
-  const token = isGuessingPatch(page) ? (state.guess ?? 0) : state.token;
   const [row, column] = token < prefix ? [-1, 0] : at(token);
   if (token < prefix && right > 0) return prefix; // from the class token to the first patch
   if (row + down < 0 && prefix) return 0;
@@ -85,12 +80,9 @@ export function buildPicker(page) {
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
   for (const picture of [canvas, $(".stage")]) {
     picture.addEventListener("keydown", (event) => {
-      if (hasModifier(event)) return;
-      const { guess } = state;
-      if (event.key === "Enter" && isGuessingPatch(page) && guess !== null) chooseToken(page, guess);
-      if (!(event.key in ARROWS)) return;
+      if (hasModifier(event) || !(event.key in ARROWS)) return;
       event.preventDefault();
-      chooseToken(page, neighbour(page, ARROWS[event.key]), false);
+      chooseToken(page, neighbour(page, ARROWS[event.key]));
     });
   }
   previews.push(() => drawPicker(page));

@@ -7,6 +7,7 @@ import { drawPatch } from "./picker.js";
 
 const MOST_TILE = 64; // pixels of a token's tile
 const STRIP_HEIGHT = 22; // pixels: the height of a strip
+const BETWEEN = 6; // pixels between a strip and the next one's label
 const NUMBER = 32; // pixels that a number needs; in what is left of a tile around it, its patch is seen
 const RING = 0.14; // of a tile is enough for that
 const ARRIVAL = 0.6; // of the time for a score, when q has come to the token that it is compared with
@@ -21,7 +22,7 @@ function layoutOf(canvas, { rows, columns, prefix }) {
   const room = 0.42 * window.innerHeight; // of a screen that is low
   const tile = Math.min((0.42 * width) / Math.max(rows, columns), room / (rows + prefix), MOST_TILE);
   const top = prefix ? tile + 8 : 0;
-  const height = Math.max(top + rows * tile, 160);
+  const height = Math.max(top + rows * tile, 4 * (label + STRIP_HEIGHT + BETWEEN));
   const left = columns * tile + 0.16 * width; // of the strips
   const tileOf = (token) => {
     const n = token - prefix;
@@ -92,16 +93,6 @@ function drawTile(stage, token) {
   drawText(stage, ["CLS"], x + tile / 2, y + 0.3 * tile, { width: tile, colour: colourOf("--c"), align: "center" });
 }
 
-// Within a tile whose token has no score yet: its k, if there is room.
-function drawKey({ context, page, scene, layout, progress }, token) {
-  const { tile, tileOf } = layout;
-  const { q, k } = scene;
-  if (progress.scored(token) >= ARRIVAL || tile < q.length) return;
-  const [x, y] = tileOf(token);
-  const box = [x + 2, y + 0.58 * tile, tile - 4, 0.34 * tile];
-  drawStrip(context, rowOf(k, token, q.length), largestSize(k), page.model.pixels.signed, box);
-}
-
 // Within a tile: its token's score, or its weight once scores are softmaxed.
 function drawNumber(stage, token) {
   const { context, page, scene, layout, progress } = stage;
@@ -169,21 +160,39 @@ function drawQuestion({ context, page, scene, layout, progress }) {
   context.strokeRect(...at);
 }
 
-// The chosen token's q, and the k of the token that is scored, or the v of the one that is added; its tile is framed.
-function drawLists(stage) {
-  const { context, page, scene, layout, progress } = stage;
+// A token's q, k or v with its name above it; place: how many lists are above.
+function drawList(stage, kind, token, place) {
+  const { context, page, scene, layout } = stage;
   const { left, strip, label } = layout;
-  const { q, k, v, token, current } = scene;
-  const draw = (name, values, y, colour, most) => {
-    drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(colour), bold: true, width: strip });
-    drawStrip(context, values, most, page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
-  };
-  draw(`q of ${page.model.tokenName(token)}`, q, 0, "--q", largestSize(q));
-  if (current === null) return;
-  const [name, rows, colour] = progress.isTaking ? ["v", v, "--v"] : ["k", k, "--k"];
-  const whose = `${name} of ${page.model.tokenName(current)}`;
-  draw(whose, rowOf(rows, current, q.length), label + STRIP_HEIGHT + 8, colour, largestSize(rows));
-  frameTile(stage, current, colour);
+  const rows = scene[kind]; // of q, the chosen token's alone
+  const values = kind === "q" ? rows : rowOf(rows, token, scene.q.length);
+  const y = place * (label + STRIP_HEIGHT + BETWEEN);
+  const name = `${kind} of ${page.model.tokenName(token)}`;
+  drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(`--${kind}`), bold: true, width: strip });
+  drawStrip(context, values, largestSize(rows), page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
+}
+
+// From a token's tile to its k.
+function drawLink({ context, page, layout }, token, place) {
+  const { tile, tileOf, left, label } = layout;
+  const [x, y] = tileOf(token);
+  Object.assign(context, { strokeStyle: page.colourOf("--k"), lineWidth: 1.5 });
+  context.beginPath();
+  context.moveTo(x + tile, y + tile / 2);
+  context.lineTo(left - 4, place * (label + STRIP_HEIGHT + BETWEEN) + label + STRIP_HEIGHT / 2);
+  context.stroke();
+}
+
+// The chosen token's q, and below it the k of tokens that are compared with it, or the v of the one that is added.
+function drawLists(stage) {
+  const { scene, progress } = stage;
+  drawList(stage, "q", scene.token, 0);
+  const kind = progress.isTaking ? "v" : "k";
+  scene.listed.forEach((token, i) => {
+    drawList(stage, kind, token, i + 1);
+    frameTile(stage, token, `--${kind}`);
+    if (scene.listed.length > 1) drawLink(stage, token, i + 1);
+  });
 }
 
 // What has flowed in so far, added up.
@@ -198,7 +207,8 @@ function drawSums(stage) {
   });
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
-  drawText(stage, ["takes"], left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true });
+  const name = `${page.model.tokenName(scene.token)} takes`;
+  drawText(stage, [name], left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true });
   drawStrip(context, sums, largestSize(scene.sums), page.model.pixels.signed, [
     left,
     top + layout.label,
@@ -212,8 +222,8 @@ function frameTile({ context, page, layout }, token, colour) {
   drawFrame(context, box, page.colourOf(colour), 3 / (window.devicePixelRatio || 1));
 }
 
-// scene: {prefix, token, guess, current, q (d), k and v (T, d), scores and weights (T), sums (d)}; flows: 0 where the
-// head is off; current: the token whose k or v is shown, or null.
+// scene: {prefix, token, guessed, listed, q (d), k and v (T, d), scores and weights (T), sums (d)}; flows: 0 where the
+// head is off; guessed: a token or null; listed: the tokens whose k or v is shown.
 export function drawStage(page, canvas, scene, time) {
   const layout = layoutOf(canvas, page.model.sizes);
   canvas.style.height = `${layout.height}px`;
@@ -226,13 +236,10 @@ export function drawStage(page, canvas, scene, time) {
   const stage = { context, page, scene, layout, progress };
   scene.weights.forEach((_, token) => drawTile(stage, token));
   if (scene.flows) drawFlows(stage);
-  scene.weights.forEach((_, token) => {
-    drawKey(stage, token);
-    drawNumber(stage, token);
-  });
+  scene.weights.forEach((_, token) => drawNumber(stage, token));
   frameTile(stage, scene.token, scene.token < scene.prefix ? "--class" : "--query");
   drawLists(stage);
-  if (scene.guess !== null) frameTile(stage, scene.guess, "--position");
+  if (scene.guessed !== null) frameTile(stage, scene.guessed, "--position");
   drawSums(stage);
   if (!progress.softmaxed) drawQuestion(stage);
   context.setTransform(1, 0, 0, 1, 0, 0);

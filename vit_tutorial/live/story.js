@@ -6,9 +6,8 @@ export function reached({ state, stops }) {
   const { station, reaches = station } = stops[state.stop];
   return state.isWhole ? "what-if" : reaches;
 }
-// A stop that watches attention has a guess first. At "ask" it is a patch; at the others one of some choices.
+// A stop that watches attention has a guess first.
 export const isGuessing = ({ state, stops }) => Boolean(stops[state.stop].watch) && !state.hasGuessed && !state.isAway;
-export const isGuessingPatch = (page) => isGuessing(page) && page.stops[page.state.stop].watch === "ask";
 export const hasReached = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf(reached(page));
 
 // The guided tour's stops. At each one a station is open, one part of the page gets a frame (highlight), and a sentence
@@ -96,9 +95,9 @@ const STORY = [
     reaches: "positions",
     watch: "ask",
     follow: "class",
-    text: ({ aToken, click }) =>
+    text: ({ aToken }) =>
       "In attention, tokens exchange what they know. Tables make a query q, a key k and a value v of each. " +
-      `Whose k fits the q of ${aToken} best? ${click} your guess.`,
+      `Guess: which k fits the q of ${aToken} best?`,
   },
   {
     station: "attention",
@@ -115,8 +114,8 @@ const STORY = [
     watch: "take",
     follow: "class",
     text: () =>
-      "Each token adds its v, in proportion to its share. Guess: how many tokens give half of all? " +
-      "Then move the temperature: how many now?",
+      "Each token adds its v, in proportion to its share. A temperature divides the scores before softmax. " +
+      "Guess: if it is halved, does the largest share grow? Then try it.",
   },
   {
     station: "attention",

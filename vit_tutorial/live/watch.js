@@ -3,21 +3,20 @@
 
 import { digits, percent, rowOf } from "./cells.js";
 import { clamp, isStill, make } from "./dom.js";
-import { GUESSES, resultOf } from "./guess.js";
+import { candidatesOf, GUESSES, resultOf } from "./guess.js";
 import { draw } from "./page.js";
 import { chooseToken } from "./picker.js";
 import { softmaxOf } from "./sources.js";
 import { drawStage, progressOf, tokenAt } from "./stage.js";
-import { isGuessing, isGuessingPatch } from "./story.js";
+import { isGuessing } from "./story.js";
 
 const SECONDS = { ask: 6, softmax: 2.5, take: 6 }; // that each part lasts, however many tokens there are
 
 // What the stage draws of a scene.
-function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn, isFine, changes }, guess) {
+function stageOf({ one, token, T, d, prefix, layer, head, isHeadOn, isFine, changes }) {
   return {
     prefix,
     token,
-    guess,
     isFine,
     changes,
     q: rowOf(one.q, token, d),
@@ -35,11 +34,15 @@ function divisorOf({ scale, temperature }, d) {
   return `${scale ? ` ÷ √${d}` : ""}${temperature === 1 ? "" : ` ÷ ${temperature}`}`;
 }
 
-// The token whose k or v is shown at a time: the one that acts, or the one that won a part that is over; null: none.
-function currentOf({ scores, weights }, time, isPart) {
+// The tokens whose k or v is shown at a time: those that may be guessed, the one that acts, or the one that won a part
+// that is over; part: of a stop that watches attention.
+function listedAt(stage, time, part) {
+  const { scores, weights } = stage;
   const T = weights.length;
-  const isOver = (time === T && isPart) || time === T + 1 || time === 2 * T + 1;
-  return isOver ? scores.indexOf(Math.max(...scores)) : progressOf(time, weights).current;
+  if (time === 0 && part === "ask") return candidatesOf(stage);
+  const isOver = (time === T && part) || time === T + 1 || time === 2 * T + 1;
+  const current = isOver ? scores.indexOf(Math.max(...scores)) : progressOf(time, weights).current;
+  return current === null ? [] : [current];
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
@@ -64,7 +67,7 @@ function captionOf(page, part, stage, time) {
     const { text } = softmaxOf("", scores, isFine)(current);
     return `${text && `${text} = `}${percent(weights[current])} of the v of ${theName(current)} flows in.`;
   }
-  return `All that flowed in is added up: what the token takes. ${resultOf(page, "take", stage)}`;
+  return `All that flowed in is added up. ${resultOf(page, "take", stage)}`;
 }
 
 // The time that is shown, moved on by the clock; T tokens. It stops where isSeen() is false; each frame is drawn.
@@ -142,7 +145,7 @@ export function buildWatch(page) {
   function drawMoves(time) {
     const isOpen = isGuessing(page);
     slider.value = Math.round(time);
-    drawGuesses(isOpen ? (GUESSES[partNow()].choices ?? []) : []);
+    drawGuesses(isOpen ? GUESSES[partNow()].choices(stageOf(scene), page.model) : []);
     $('[data-do="play"]').textContent = player.isPlaying ? "Pause" : "Play";
     $(".moves").classList.toggle("hidden", isOpen);
   }
@@ -150,15 +153,15 @@ export function buildWatch(page) {
   function write(caption) {
     $(".watch .caption").textContent = caption;
     slider.setAttribute("aria-valuetext", caption);
-    const keys = isGuessingPatch(page) ? "arrow keys choose a patch, Enter guesses it" : "arrow keys choose a token";
-    canvas.setAttribute("aria-label", `Attention as it happens: ${keys}. ${caption}`);
+    canvas.setAttribute("aria-label", `Attention as it happens: arrow keys choose a token. ${caption}`);
   }
 
   function drawNow() {
     if (!scene || !canvas.clientWidth) return;
     const [part, time] = [partNow(), timeNow()];
-    const stage = stageOf(scene, part === "ask" ? state.guess : null);
-    stage.current = currentOf(stage, time, Boolean(part));
+    const stage = stageOf(scene);
+    stage.guessed = part === "ask" && state.guess !== null ? candidatesOf(stage)[state.guess] : null;
+    stage.listed = listedAt(stage, time, part);
     drawStage(page, canvas, stage, time);
     drawMoves(time);
     write(isGuessing(page) ? GUESSES[part].before : captionOf(page, part, stage, time));
@@ -171,7 +174,7 @@ export function buildWatch(page) {
     isWaiting = isGuessing(page);
     if (!isAnswered) return drawNow();
     player.play(...parts[partNow()]); // what was guessed
-    say(resultOf(page, partNow(), stageOf(scene, state.guess)));
+    say(resultOf(page, partNow(), stageOf(scene)));
   }
 
   slider.max = END;
