@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,9 @@ _OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
+_NO_SCALE = Slip("no scale", "That is the softmax of the scores themselves. Divide by √d first, here √4.")
+_BY_D = Slip("a division by d", "You divided by d = 4. Divide by √d = 2.")
+_WEIGHTS_EXCHANGED = Slip("the weights exchanged", "Key 0 fits the query better, so value 0 has the larger weight.")
 
 ATTENTION_NUMBERS = pencil(
     "attention_numbers",
@@ -38,27 +42,13 @@ ATTENTION_NUMBERS = pencil(
             0.7311,
             "Divide the two scores by √d first; then e to the power of each, divided by the sum of both.",
             _SCALE,
-            {
-                0.88079: Slip("no scale", "That is the softmax of the scores themselves. Divide by √d first, here √4."),
-                0.62245: Slip("a division by d", "You divided by d = 4. Divide by √d = 2."),
-                0.26894: Slip(
-                    "the weights exchanged", "Key 0 fits the query better, so value 0 has the larger weight."
-                ),
-            },
+            {0.88079: _NO_SCALE, 0.62245: _BY_D, 0.26894: _WEIGHTS_EXCHANGED},
         ),
         "output": Question(
             [2.9242, 2.1515],
             "Each value times its weight, added up. Your two weights must sum to 1.",
             _SCALE,
-            {
-                (3.52, 0.95): Slip(
-                    "no scale", "That is the softmax of the scores themselves. Divide by √d first, here √4."
-                ),
-                (2.49, 3.02): Slip("a division by d", "You divided by d = 4. Divide by √d = 2."),
-                (1.08, 5.85): Slip(
-                    "the weights exchanged", "Key 0 fits the query better, so value 0 has the larger weight."
-                ),
-            },
+            {(3.52, 0.95): _NO_SCALE, (2.49, 3.02): _BY_D, (1.08, 5.85): _WEIGHTS_EXCHANGED},
         ),
         "weights": Question(
             30000,
@@ -322,7 +312,7 @@ def _observe_chunks(submission: Submission, case: Case) -> Observation:
     return call_with_small_tensors(submission, case, q.shape[1] * k.shape[1], why)
 
 
-def _in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+def _in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, *, rescale_output: bool = True) -> Tensor:
     """The online softmax, as :func:`.tokens.blockwise_attention` computes it."""
     largest = torch.full_like(q[..., :1], -math.inf)  # (B, T, 1), the largest score so far
     total = torch.zeros_like(largest)  # (B, T, 1), the sum of exp(score - largest)
@@ -333,19 +323,8 @@ def _in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
         weights = (scores - new).exp()
         rescale = (largest - new).exp()
         total = rescale * total + weights.sum(dim=-1, keepdim=True)
-        output = rescale * output + weights @ values
-        largest = new
-    return output / total
-
-
-def _output_not_rescaled(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    largest = torch.full_like(q[..., :1], -math.inf)
-    total, output = torch.zeros_like(largest), torch.zeros_like(q)
-    for keys, values in zip(k.split(chunk, dim=-2), v.split(chunk, dim=-2), strict=True):
-        scores = q @ keys.mT / math.sqrt(q.shape[-1])
-        new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-        weights = (scores - new).exp()
-        total = (largest - new).exp() * total + weights.sum(dim=-1, keepdim=True)
+        if rescale_output:
+            output = rescale * output
         output = output + weights @ values
         largest = new
     return output / total
@@ -356,11 +335,6 @@ def _full_chunks_only(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     if whole == 0:  # no full chunk: nothing is summed, and 0 / 0 comes out
         return torch.full_like(q, math.nan)
     return _in_chunks(q, k[..., :whole, :], v[..., :whole, :], chunk)
-
-
-def _powers_of_all(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    output, _ = _powers_as_they_are(q, k, v)
-    return output
 
 
 def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
@@ -382,14 +356,14 @@ ATTENTION_IN_CHUNKS = Exercise(
             name="e to the power of scores as they are",
             says="e to the power of a few hundred is infinite. Subtract the largest score so far of each query first.",
             reread=_OVERFLOW,
-            wrong=_powers_of_all,
+            wrong=lambda q, k, v, chunk: _powers_as_they_are(q, k, v)[0],
         ),
         Mistake(
             name="a sum of values left under an old maximum",
             says="When a chunk brings a larger score, what you have mixed so far was divided by another power of e: "
             "multiply both sums, of powers and of values, by exp(old maximum - new maximum).",
             reread=_OVERFLOW,
-            wrong=_output_not_rescaled,
+            wrong=partial(_in_chunks, rescale_output=False),
         ),
         Mistake(
             name="a softmax for each chunk, then their mean",

@@ -10,7 +10,7 @@ from vit_tutorial.checks.engine.dropout import layer_with_dropout
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake, Observation, Submission
 from vit_tutorial.checks.engine.forbidden import call_with_small_tensors
 from vit_tutorial.checks.engine.functions import call, normal
-from vit_tutorial.checks.engine.layers import layer, random_weights
+from vit_tutorial.checks.engine.layers import layer, random_weights, variant
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.mlp import MLP
 
@@ -160,7 +160,7 @@ def _observe_mlp(submission: Submission, case: Case) -> Observation:
 
 
 class _Layer(nn.Module):
-    """The right layer; each of the wrong ones below changes one step."""
+    """The right layer, in steps that a mistake replaces."""
 
     def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -173,50 +173,11 @@ class _Layer(nn.Module):
     def dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p, self.training)
 
+    def hidden(self, x: Tensor) -> Tensor:
+        return self.dropout(self.activation(self.fc1(x)))
+
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(self.activation(self.fc1(x)))
-        return self.dropout(self.fc2(hidden))
-
-
-class _NoActivation(_Layer):
-    def activation(self, hidden: Tensor) -> Tensor:
-        return hidden
-
-
-class _Relu(_Layer):
-    def activation(self, hidden: Tensor) -> Tensor:
-        return F.relu(hidden)
-
-
-class _Tanh(_Layer):
-    def activation(self, hidden: Tensor) -> Tensor:
-        return _tanh_gelu(hidden)
-
-
-class _TwoGelus(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(self.activation(self.fc1(x)))
-        return self.dropout(F.gelu(self.fc2(hidden)))
-
-
-class _DropoutAlways(_Layer):
-    def dropout(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p)
-
-
-class _NoDropout(_Layer):
-    def dropout(self, x: Tensor) -> Tensor:
-        return x
-
-
-class _DropoutAfterGelu(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.dropout(self.activation(self.fc1(x))))
-
-
-class _DropoutAfterSecond(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.fc2(self.activation(self.fc1(x))))
+        return self.dropout(self.fc2(self.hidden(x)))
 
 
 MLP_LAYER = Exercise(
@@ -232,50 +193,50 @@ MLP_LAYER = Exercise(
             name="no activation function",
             says="Both layers collapse into one matrix. GELU comes between them.",
             reread=_NO_GELU,
-            wrong=_NoActivation,
+            wrong=variant(_Layer, activation=lambda self, hidden: hidden),
         ),
         Mistake(
             name="a ReLU in place of GELU",
             says="The activation function of a ViT is GELU, which is smooth.",
             reread=_OTHER,
-            wrong=_Relu,
+            wrong=variant(_Layer, activation=lambda self, hidden: F.relu(hidden)),
         ),
         Mistake(
             name="the tanh form of GELU",
             says="The text asks for the exact GELU: nn.GELU(), or your own.",
             reread=_OTHER,
-            wrong=_Tanh,
+            wrong=variant(_Layer, activation=lambda self, hidden: _tanh_gelu(hidden)),
         ),
         Mistake(
             name="one more GELU, after the second layer",
             says="The block adds this output to a token, and after a GELU it can hardly subtract. GELU comes once, "
             "between the two layers.",
             reread="One GELU too many.",
-            wrong=_TwoGelus,
+            wrong=variant(_Layer, forward=lambda self, x: self.dropout(F.gelu(self.fc2(self.hidden(x))))),
         ),
         Mistake(
             name="dropout that stays on after eval()",
             says="F.dropout's default is training=True. Pass self.training, or use nn.Dropout, which knows the mode.",
             reread="No `eval()`.",
-            wrong=_DropoutAlways,
+            wrong=variant(_Layer, dropout=lambda self, x: F.dropout(x, self.p)),
         ),
         Mistake(
             name="no dropout",
             says="Dropout is applied after every dense layer.",
             reread="No `eval()`.",
-            wrong=_NoDropout,
+            wrong=variant(_Layer, dropout=lambda self, x: x),
         ),
         Mistake(
             name="dropout after the GELU only",
             says="Dropout is applied after every dense layer: once more, after fc2.",
             reread="No `eval()`.",
-            wrong=_DropoutAfterGelu,
+            wrong=variant(_Layer, forward=lambda self, x: self.fc2(self.hidden(x))),
         ),
         Mistake(
             name="dropout after the second layer only",
             says="Dropout is applied after every dense layer: also between GELU and fc2.",
             reread="No `eval()`.",
-            wrong=_DropoutAfterSecond,
+            wrong=variant(_Layer, hidden=lambda self, x: self.activation(self.fc1(x))),
         ),
     ),
 )

@@ -301,31 +301,19 @@ COUNT_MACS = Exercise(
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _block_weights(block: EncoderBlock, z: Tensor) -> Tensor:
-    """The attention weights of a block whose queries and keys are made from z as it is: (B, h, T, T)."""
-    heads = block.attention.num_heads
-    q, k, _ = block.attention.qkv(z).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
-
-
-def _blocks(model: _Model) -> Iterable[EncoderBlock]:
-    return cast(Iterable[EncoderBlock], model.blocks)
-
-
-def _maps(model: _Model, images: Tensor) -> list[Tensor]:
+def _maps(model: _Model, images: Tensor, *, normed: bool = True, head_scale: bool = True) -> list[Tensor]:
+    """The attention weights of each block, (B, h, T, T); of z as it is, or with the scores divided by √D for √d."""
     z, maps = model.embed(images), []
     for block in _blocks(model):
-        maps.append(_block_weights(block, block.norm1(z)))
+        maps.append(_block_weights(block, block.norm1(z) if normed else z, head_scale))
         z = block(z)
     return maps
 
 
-def _maps_without_norm(model: _Model, images: Tensor) -> list[Tensor]:
-    z, maps = model.embed(images), []
-    for block in _blocks(model):
-        maps.append(_block_weights(block, z))
-        z = block(z)
-    return maps
+def _block_weights(block: EncoderBlock, z: Tensor, head_scale: bool = True) -> Tensor:
+    q, k, _ = block.attention.qkv(z).unflatten(-1, (3, block.attention.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    width = q.shape[-1] if head_scale else z.shape[-1]
+    return (q @ k.mT / math.sqrt(width)).softmax(dim=-1)
 
 
 def _maps_of_embeddings(model: _Model, images: Tensor) -> list[Tensor]:
@@ -333,14 +321,8 @@ def _maps_of_embeddings(model: _Model, images: Tensor) -> list[Tensor]:
     return [_block_weights(block, block.norm1(z)) for block in _blocks(model)]
 
 
-def _maps_scaled_by_D(model: _Model, images: Tensor) -> list[Tensor]:
-    z, maps = model.embed(images), []
-    for block in _blocks(model):
-        heads = block.attention.num_heads
-        q, k, _ = block.attention.qkv(block.norm1(z)).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        maps.append((q @ k.mT / math.sqrt(z.shape[-1])).softmax(dim=-1))
-        z = block(z)
-    return maps
+def _blocks(model: _Model) -> Iterable[EncoderBlock]:
+    return cast(Iterable[EncoderBlock], model.blocks)
 
 
 def _map_cases() -> list[Case]:
@@ -375,7 +357,7 @@ ATTENTION_MAPS = Exercise(
             name="a block's norm forgotten",
             says="A block's attention never sees z itself: the queries and keys are made from norm1(z).",
             reread="1 · Where the class token looks",
-            wrong=_maps_without_norm,
+            wrong=functools.partial(_maps, normed=False),
             lesson="08",
         ),
         Mistake(
@@ -389,7 +371,7 @@ ATTENTION_MAPS = Exercise(
             name="scores divided by √D",
             says="Divide them by √d: a head has d = D / h numbers.",
             reread="1 · Where the class token looks",
-            wrong=_maps_scaled_by_D,
+            wrong=functools.partial(_maps, head_scale=False),
             lesson="08",
         ),
     ),

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Forbidden, Mistake, Observation
 from vit_tutorial.checks.engine.functions import call, normal, tensors
-from vit_tutorial.checks.engine.layers import random_weights
+from vit_tutorial.checks.engine.layers import random_weights, variant
 from vit_tutorial.checks.engine.models import by_parameter, call_with_model
 from vit_tutorial.checks.engine.questions import Question, pencil
 from vit_tutorial.train import parameter_groups, schedule
@@ -278,7 +278,7 @@ ACCURACY = Exercise(
 
 
 class _Training:
-    """The right loop, called as ``fit``; each of the wrong ones below changes one step."""
+    """The right loop, called as ``fit``; each mistake changes one step."""
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, orders: list[Tensor], *settings: Any
@@ -312,36 +312,6 @@ class _Training:
 
     def clip(self, model: nn.Module, longest: float) -> None:
         nn.utils.clip_grad_norm_(model.parameters(), longest)
-
-
-class _NotCleared(_Training):
-    def clear(self, optimizer: torch.optim.Optimizer) -> None:
-        pass
-
-
-class _NotShuffled(_Training):
-    def order(self, order: Tensor) -> Tensor:
-        return order.sort().values
-
-
-class _SoftmaxTwice(_Training):
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return _loss(logits.softmax(dim=1), labels, 0.1)
-
-
-class _InEvaluationMode(_Training):
-    def start(self, model: nn.Module) -> None:
-        model.eval()
-
-
-class _NotSmoothed(_Training):
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(logits, labels)
-
-
-class _NotClipped(_Training):
-    def clip(self, model: nn.Module, longest: float) -> None:
-        pass
 
 
 def _fit_cases() -> list[Case]:
@@ -378,38 +348,38 @@ FIT = Exercise(
             name="zero_grad forgotten",
             says="Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
             reread="`zero_grad` forgotten, images not shuffled",
-            wrong=_NotCleared(),
+            wrong=variant(_Training, clear=lambda self, optimizer: None)(),
         ),
         Mistake(
             name="images that are not shuffled",
             says="You visit them in their stored order. Epoch e visits them in the order of orders[e].",
             reread="`zero_grad` forgotten, images not shuffled",
-            wrong=_NotShuffled(),
+            wrong=variant(_Training, order=lambda self, order: order.sort().values)(),
         ),
         Mistake(
             name="a softmax taken twice",
             says="cross_entropy takes logits, and contains the softmax: give it the model's answer as it is.",
             reread=_TWICE,
-            wrong=_SoftmaxTwice(),
+            wrong=variant(_Training, loss=lambda self, logits, labels: _loss(logits.softmax(dim=1), labels, 0.1))(),
         ),
         Mistake(
             name="a model that is not in training mode",
             says="The model arrives in evaluation mode, and was trained in that mode: call model.train() first.",
             reread=_LOOP,
-            wrong=_InEvaluationMode(),
+            wrong=variant(_Training, start=lambda self, model: model.eval())(),
         ),
         Mistake(
             name="the smoothing forgotten",
             says="The loss has label_smoothing=0.1 here.",
             reread="Label smoothing",
-            wrong=_NotSmoothed(),
+            wrong=variant(_Training, loss=lambda self, logits, labels: _loss(logits, labels, 0.0))(),
         ),
         Mistake(
             name="clipping in the wrong place, or none",
             says="Your numbers are those of training without clipping. clip_grad_norm_ belongs between backward(), "
             "which computes the gradient, and step(), which uses it.",
             reread="Clipping",
-            wrong=_NotClipped(),
+            wrong=variant(_Training, clip=lambda self, model, longest: None)(),
         ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -171,41 +171,22 @@ ROLLOUT = Exercise(
 Layers = Sequence[Tensor]
 
 
-def _identity(weights: Layers) -> Tensor:
-    """What the relevance matrix is before the first layer: (B, T, T)."""
-    return torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1)
+def _relevance(
+    step: Callable[[Tensor, Tensor], Tensor], join: Callable[[Tensor, Tensor], Tensor] = lambda E, R: R + E @ R
+) -> Callable[[Layers, Layers], Tensor]:
+    """The relevance matrix with another ``step`` from weights and gradients to E, or R joined with E in another way."""
+
+    def relevance_matrix(weights: Layers, gradients: Layers) -> Tensor:
+        R = torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1)  # (B, T, T)
+        for w, g in zip(weights, gradients, strict=True):
+            R = join(step(w, g), R)
+        return R
+
+    return relevance_matrix
 
 
-def _no_positive_part(weights: Layers, gradients: Layers) -> Tensor:
-    R = _identity(weights)
-    for w, g in zip(weights, gradients, strict=True):
-        R = R + (g * w).mean(dim=1) @ R
-    return R
-
-
-def _positive_part_too_late(weights: Layers, gradients: Layers) -> Tensor:
-    R = _identity(weights)
-    for w, g in zip(weights, gradients, strict=True):
-        R = R + (g * w).mean(dim=1).clamp(min=0) @ R
-    return R
-
-
-def _gradients_backward(weights: Layers, gradients: Layers) -> Tensor:
-    return explain.relevance_matrix(weights, gradients[::-1])
-
-
-def _without_what_was_there(weights: Layers, gradients: Layers) -> Tensor:
-    R = _identity(weights)
-    for w, g in zip(weights, gradients, strict=True):
-        R = (g * w).clamp(min=0).mean(dim=1) @ R
-    return R
-
-
-def _layers_on_the_right(weights: Layers, gradients: Layers) -> Tensor:
-    R = _identity(weights)
-    for w, g in zip(weights, gradients, strict=True):
-        R = R + R @ (g * w).clamp(min=0).mean(dim=1)
-    return R
+def _mean_of_positive_parts(w: Tensor, g: Tensor) -> Tensor:
+    return (g * w).clamp(min=0).mean(dim=1)  # (B, T, T)
 
 
 def _relevance_cases() -> list[Case]:
@@ -228,32 +209,32 @@ RELEVANCE_MATRIX = Exercise(
             name="a relevance without the positive part",
             says="What speaks against the class mustn't cancel what speaks for it: clamp(min=0) on gradient × weights.",
             reread=_RELEVANCE,
-            wrong=_no_positive_part,
+            wrong=_relevance(lambda w, g: (g * w).mean(dim=1)),
         ),
         Mistake(
             name="the positive part after the mean over heads",
             says="First the positive part in each head, then the mean: one head's objection mustn't silence another.",
             reread=_RELEVANCE,
-            wrong=_positive_part_too_late,
+            wrong=_relevance(lambda w, g: (g * w).mean(dim=1).clamp(min=0)),
         ),
         Mistake(
             name="gradients in backward order",
             says="Each layer's gradients belong to its own weights: hooks on the way back come last layer first.",
             reread=_RELEVANCE,
-            wrong=_gradients_backward,
+            wrong=lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
         ),
         Mistake(
             name="a step that forgets what was there",
             says="R ← R + E R: what came through the residual connection stays. You keep E R alone.",
             reread=_RELEVANCE,
-            wrong=_without_what_was_there,
+            wrong=_relevance(_mean_of_positive_parts, join=torch.matmul),
         ),
         Mistake(
             name="layers in the wrong order",
             says="A later layer stands on the left: R + E R. With R E attention is followed from the last layer to the "
             "first.",
             reread=_RELEVANCE,
-            wrong=_layers_on_the_right,
+            wrong=_relevance(_mean_of_positive_parts, join=lambda E, R: R + R @ E),
         ),
     ),
 )
@@ -284,19 +265,13 @@ def _steps(grid: Grid, patch_size: Grid) -> Tensor:
     return places[:, None] - places
 
 
-def _distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
-    lengths = _steps(grid, patch_size).square().sum(dim=-1).sqrt()
-    return (_to_one(weights[..., 1:, 1:]) * lengths).sum(dim=-1).mean(dim=-1)
-
-
-def _not_to_one(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
-    lengths = _steps(grid, patch_size).square().sum(dim=-1).sqrt()
-    return (weights[..., 1:, 1:] * lengths).sum(dim=-1).mean(dim=-1)
-
-
-def _along_the_grid(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
-    lengths = _steps(grid, patch_size).abs().sum(dim=-1)
-    return (_to_one(weights[..., 1:, 1:]) * lengths).sum(dim=-1).mean(dim=-1)
+def _distance(weights: Tensor, grid: Grid, patch_size: Grid, *, straight: bool = True, to_one: bool = True) -> Tensor:
+    steps = _steps(grid, patch_size)
+    lengths = steps.norm(dim=-1) if straight else steps.abs().sum(dim=-1)
+    shares = weights[..., 1:, 1:]
+    if to_one:
+        shares = _to_one(shares)
+    return (shares * lengths).sum(dim=-1).mean(dim=-1)
 
 
 ATTENTION_DISTANCE = Exercise(
@@ -318,13 +293,13 @@ ATTENTION_DISTANCE = Exercise(
             name="weights that do not sum to 1",
             says="Without the class token's column a row sums to less than 1. Divide it by its sum.",
             reread=_HOLDS,
-            wrong=_not_to_one,
+            wrong=functools.partial(_distance, to_one=False),
         ),
         Mistake(
             name="steps along the grid in place of the distance",
             says="You add the way down and the way across. The distance is the straight line, √(y² + x²).",
             reread=_HOLDS,
-            wrong=_along_the_grid,
+            wrong=functools.partial(_distance, straight=False),
         ),
     ),
 )

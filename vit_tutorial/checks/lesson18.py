@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -76,30 +78,15 @@ SHIPPING_NUMBERS = pencil(
 # ---- A scale for each row ----------------------------------------------------------------------------------------
 
 
-def _codes(weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """The codes of rows by their scales (out, 1); a row of zeros has the scale 1."""
-    scale = torch.where(scale > 0, scale, 1.0).expand(len(weight), 1)
+def _rows(
+    weight: Tensor, bits: int, *, by_row: bool = True, absolute: bool = True, last_code: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Codes, and the scale of each row (out, 1); a row of zeros has the scale 1."""
+    sizes = weight.abs() if absolute else weight
+    largest = sizes.amax(dim=1, keepdim=True) if by_row else sizes.amax().expand(len(weight), 1)
+    scale = largest / (2 ** (bits - 1) - 1 if last_code is None else last_code)
+    scale = torch.where(scale > 0, scale, 1.0)
     return (weight / scale).round(), scale
-
-
-def _rows(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    largest = weight.abs().amax(dim=1, keepdim=True)
-    return _codes(weight, largest / (2 ** (bits - 1) - 1))
-
-
-def _one_scale(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    largest = weight.abs().amax().reshape(1, 1)
-    return _codes(weight, largest / (2 ** (bits - 1) - 1))
-
-
-def _largest_with_sign(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    largest = weight.amax(dim=1, keepdim=True)
-    return _codes(weight, largest / (2 ** (bits - 1) - 1))
-
-
-def _last_code_too_large(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    largest = weight.abs().amax(dim=1, keepdim=True)
-    return _codes(weight, largest / 2 ** (bits - 1))
 
 
 def _row_cases() -> list[Case]:
@@ -124,19 +111,19 @@ QUANTISE_ROWS = Exercise(
             name="one scale for the whole weight",
             says="A row of small numbers then has codes near 0 only. Take the largest absolute value by row: dim=1.",
             reread=_PENCIL,
-            wrong=_one_scale,
+            wrong=functools.partial(_rows, by_row=False),
         ),
         Mistake(
             name="the largest value in place of the largest absolute value",
             says="A row may reach further below 0 than above. Take the absolute values first.",
             reread=_PENCIL,
-            wrong=_largest_with_sign,
+            wrong=functools.partial(_rows, absolute=False),
         ),
         Mistake(
             name="a last code that is one too large",
             says="You divide by 2^(bits-1). Symmetric codes end at 2^(bits-1) - 1: 127 for 8 bits.",
             reread=_PENCIL,
-            wrong=_last_code_too_large,
+            wrong=lambda weight, bits: _rows(weight, bits, last_code=2 ** (bits - 1)),
         ),
     ),
 )
@@ -148,24 +135,13 @@ QUANTISE_ROWS = Exercise(
 ZeroPoint = tuple[Tensor, Tensor, Tensor]  # codes, the scale, the zero point
 
 
-def _in_steps(x: Tensor, low: Tensor, high: Tensor, steps: int, bits: int) -> ZeroPoint:
-    """Codes from 0 to 2^bits - 1, where ``steps`` of them lie between low and high."""
-    scale = (high - low) / steps
+def _with_zero(x: Tensor, bits: int, *, reaches_zero: bool = True, extra_steps: int = 0) -> ZeroPoint:
+    """Codes from 0 to 2^bits - 1 for the numbers from the smallest to the largest."""
+    low, high = (x.min().clamp(max=0), x.max().clamp(min=0)) if reaches_zero else (x.min(), x.max())
+    scale = (high - low) / (2**bits - 1 + extra_steps)
     z = (-low / scale).round()
     codes = (x / scale).round() + z
     return codes.clamp(0, 2**bits - 1), scale, z
-
-
-def _with_zero(x: Tensor, bits: int) -> ZeroPoint:
-    return _in_steps(x, x.min().clamp(max=0), x.max().clamp(min=0), 2**bits - 1, bits)
-
-
-def _range_without_zero(x: Tensor, bits: int) -> ZeroPoint:
-    return _in_steps(x, x.min(), x.max(), 2**bits - 1, bits)
-
-
-def _one_step_too_many(x: Tensor, bits: int) -> ZeroPoint:
-    return _in_steps(x, x.min().clamp(max=0), x.max().clamp(min=0), 2**bits, bits)
 
 
 def _zero_point_subtracted(x: Tensor, bits: int) -> ZeroPoint:
@@ -201,13 +177,13 @@ WITH_ZERO_POINT = Exercise(
             says="If all numbers are above 0 or all below, the range must still reach to 0, or 0 has no code: low is "
             "at most 0, high at least 0.",
             reread=_PENCIL,
-            wrong=_range_without_zero,
+            wrong=functools.partial(_with_zero, reaches_zero=False),
         ),
         Mistake(
             name="one step too many",
             says="You divide by 2^bits. Between the codes from 0 to 2^bits - 1 lie 2^bits - 1 steps.",
             reread=_PENCIL,
-            wrong=_one_step_too_many,
+            wrong=functools.partial(_with_zero, extra_steps=1),
         ),
         Mistake(
             name="a zero point that is subtracted",

@@ -148,43 +148,16 @@ ONLINE_SOFTMAX = Exercise(
 # ---- Pairs to merge ----------------------------------------------------------------------------------------------
 
 
-def _similarities(keys: Tensor) -> Tensor:
-    """The cosine of each even token, a row, and each odd one, a column; the class token's row is -inf."""
-    unit = keys / keys.norm(dim=-1, keepdim=True)
-    similarities = unit[::2] @ unit[1::2].T
-    similarities[0] = -torch.inf
-    return similarities
-
-
-def _best_places(similarities: Tensor, r: int) -> Tensor:
-    """The r best pairs (row, column), the best one first."""
+def _pairs(keys: Tensor, r: int, *, cosines: bool = True, class_token_stays: bool = True) -> Tensor:
+    """The r most similar pairs (even token, odd token), the best one first."""
+    if cosines:
+        keys = keys / keys.norm(dim=-1, keepdim=True)
+    similarities = keys[::2] @ keys[1::2].T  # row i is token 2 i, column j is token 2 j + 1
+    if class_token_stays:
+        similarities[0] = -torch.inf
     best, partner = similarities.max(dim=1)
     row = best.argsort(descending=True)[:r]
-    return torch.stack([row, partner[row]], dim=1)
-
-
-def _as_tokens(places: Tensor) -> Tensor:
-    """Row i is token 2 i, column j is token 2 j + 1."""
-    return 2 * places + torch.tensor([0, 1])
-
-
-def _pairs(keys: Tensor, r: int) -> Tensor:
-    return _as_tokens(_best_places(_similarities(keys), r))
-
-
-def _class_token_merges(keys: Tensor, r: int) -> Tensor:
-    unit = keys / keys.norm(dim=-1, keepdim=True)
-    return _as_tokens(_best_places(unit[::2] @ unit[1::2].T, r))
-
-
-def _pairs_by_dot_products(keys: Tensor, r: int) -> Tensor:
-    products = keys[::2] @ keys[1::2].T
-    products[0] = -torch.inf
-    return _as_tokens(_best_places(products, r))
-
-
-def _places_within_a_half(keys: Tensor, r: int) -> Tensor:
-    return _best_places(_similarities(keys), r)
+    return torch.stack([2 * row, 2 * partner[row] + 1], dim=1)
 
 
 def _pair_cases() -> list[Case]:
@@ -209,19 +182,19 @@ BEST_PAIRS = Exercise(
             name="a class token that merges",
             says="Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
             reread="A class token that merges.",
-            wrong=_class_token_merges,
+            wrong=functools.partial(_pairs, class_token_stays=False),
         ),
         Mistake(
             name="dot products in place of cosines",
             says="A long key is then similar to everything. Divide each key by its length first.",
             reread=_FEWER,
-            wrong=_pairs_by_dot_products,
+            wrong=functools.partial(_pairs, cosines=False),
         ),
         Mistake(
             name="places within a half in place of tokens",
             says="Row i of the similarities is token 2 i, column j is token 2 j + 1.",
             reread=_FEWER,
-            wrong=_places_within_a_half,
+            wrong=lambda keys, r: _pairs(keys, r) // 2,
         ),
     ),
 )
@@ -360,18 +333,6 @@ def _keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
     return _kept(_softmax(q, k)[:, 0].mean(dim=0), r)
 
 
-def _by_attention_of_all(q: Tensor, k: Tensor, r: int) -> Tensor:
-    return _kept(_softmax(q, k).mean(dim=(0, 1)), r)
-
-
-def _by_first_column(q: Tensor, k: Tensor, r: int) -> Tensor:
-    return _kept(_softmax(q, k)[:, :, 0].mean(dim=0), r)
-
-
-def _by_mean_of_scores(q: Tensor, k: Tensor, r: int) -> Tensor:
-    return _kept((q[:, :1] @ k.mT)[:, 0].mean(dim=0), r)
-
-
 def _class_token_may_go(q: Tensor, k: Tensor, r: int) -> Tensor:
     attended = _softmax(q, k)[:, 0].mean(dim=0)
     return attended.topk(len(attended) - r).indices.sort().values
@@ -398,19 +359,19 @@ KEEP_MOST_ATTENDED = Exercise(
             name="the attention of all tokens",
             says="The exercise asks what the class token attends to: row 0 of the weights, not the mean of all rows.",
             reread=_FEWER,
-            wrong=_by_attention_of_all,
+            wrong=lambda q, k, r: _kept(_softmax(q, k).mean(dim=(0, 1)), r),
         ),
         Mistake(
             name="the class token's column in place of its row",
             says="Rows are queries, columns are keys. Column 0 is how much each token attends to the class token.",
             reread=_FEWER,
-            wrong=_by_first_column,
+            wrong=lambda q, k, r: _kept(_softmax(q, k)[:, :, 0].mean(dim=0), r),
         ),
         Mistake(
             name="scores averaged in place of weights",
             says="Take the softmax of each head first, then the mean over the heads.",
             reread=_FEWER,
-            wrong=_by_mean_of_scores,
+            wrong=lambda q, k, r: _kept((q[:, :1] @ k.mT)[:, 0].mean(dim=0), r),
         ),
         Mistake(
             name="a class token that can go",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from vit_tutorial.checks.engine.compare import describe, name_of, shape
 from vit_tutorial.checks.engine.exercise import Case, Fault, Observation, Submission, Value
 from vit_tutorial.checks.engine.functions import call, copy_arguments, gradients_of, tensors
 
+Class = TypeVar("Class")
 TORCHS_NAMES = {"qkv.": "in_proj_", "proj.": "out_proj."}  # what nn.MultiheadAttention calls the same numbers
 
 
@@ -67,7 +68,7 @@ def share_no_parameter(module: nn.Module, another: Any) -> None:
         raise Fault(f"two layers of your class share {shared[0]}: make it anew in each __init__")
 
 
-def variant(cls: type[nn.Module], **methods: Any) -> type[nn.Module]:
+def variant(cls: type[Class], **methods: Any) -> type[Class]:
     """A class with other methods or settings: a wrong implementation in one line."""
     return type(cls.__name__, (cls,), methods)
 
