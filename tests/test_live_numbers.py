@@ -206,9 +206,9 @@ def test_attention_as_it_happens_says_the_numbers_of_the_pass(show, digits, chan
     for token, caption in zip(order[:-1], captions[18:-1], strict=True):
         name = f"patch {token - 1}" if token else "the class token"
         assert caption == f"{100 * shares[token]:.1f} % of the v of {name} flows in."
-    count = int((np.cumsum(shares[order]) < 0.5).sum()) + 1
-    half = f"{count} tokens give half of it." if count > 1 else "One token gives half of it or more."
-    assert captions[-1] == f"All that flowed in is added up: what the token takes. {half}"
+    cold = np.exp(2 * (scores - scores.max()))
+    largest = f"The largest share is {100 * shares[most]:.1f} %, at half the temperature {100 / cold.sum():.1f} %."
+    assert captions[-1] == f"All that flowed in is added up. {largest}"
     page.get_by_text("Show the mathematics", exact=True).locator("visible=true").click()
     power, total, percent = re.match(
         r"e\^\((.+)\) ÷ ([\d.]+) = ([\d.]+) % of the v", page.evaluate(CAPTIONS)[19]
