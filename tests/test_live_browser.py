@@ -685,6 +685,28 @@ def test_whether_the_class_token_changes_with_the_picture_is_not_said_beforehand
 
 
 @browser_only
+def test_what_is_said_of_a_change_pushes_nothing_from_under_the_finger(show, digits):
+    page = show(digits[0], whole=False, size=(390, 844), fragment="#stop=9")
+    page.locator(".guesses button").first.click()
+    slider = page.locator('[name="temperature"]')
+    slider.focus()
+    before = slider.bounding_box()
+    for key in ("ArrowLeft", "ArrowRight"):
+        page.keyboard.press(key)
+        wait(page, SETTLED)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert slider.bounding_box() == pytest.approx(before, abs=1)
+    assert page.locator(".changes").is_hidden()
+    page.locator('[name="temperature"]').press("ArrowLeft")
+    reset = page.locator(".answer [data-do=reset]")
+    reset.scroll_into_view_if_needed()
+    before = reset.bounding_box()
+    reset.click()
+    assert text(page, ".list") == ""
+    assert reset.bounding_box() == pytest.approx(before, abs=1)
+
+
+@browser_only
 def test_a_full_pad_is_said_to_be_full(show, digits):
     page = show(digits[0])
     draw(page, [(x, y / 20) for y in range(21) for x in ((0.01, 0.99) if y % 2 else (0.99, 0.01))])

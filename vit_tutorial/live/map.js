@@ -143,12 +143,7 @@ export function buildMap(page, walk) {
   const { $, $$, state, drawers } = page;
   let map = null; // how it is laid out, and its elements; none before it has a width
 
-  function cut(part) {
-    const top = () => $(".map").getBoundingClientRect().top;
-    const was = top();
-    const changed = change(page, { off: toggled(state.changes.off, part) });
-    changed.then(() => window.scrollBy(0, top() - was)); // it stays under the pointer
-  }
+  const cut = (part) => change(page, { off: toggled(state.changes.off, part) });
 
   function press({ part, to, layer, head }) {
     if (state.isCutting && part) cut(part);

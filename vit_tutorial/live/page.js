@@ -97,12 +97,15 @@ export function tell({ $, state }, text) {
   $(".message").textContent = text;
 }
 
-// Changes the model or its patches.
+// Changes the model or its patches. What is said of it above the model pushes nothing from under the pointer.
 export async function change(page, changes, { canUndo = true } = {}) {
-  const { state, say, model, shown } = page;
+  const { $, state, say, model, shown } = page;
+  const topOfModel = () => $(".model-column").getBoundingClientRect().top;
+  const top = topOfModel();
   if (canUndo) remember(page);
   state.changes = tidied({ ...state.changes, ...changes });
   await follow(page);
+  if (!$(".input-column:focus-within")) window.scrollBy(0, topOfModel() - top); // what is pressed there stands above
   const words = describe(state.changes, model.states).join("; ");
   say(`${words || "As trained"}. It says ${answerOf(model, shown.now)}`);
 }
