@@ -246,7 +246,7 @@ SETTLED = """[...document.querySelectorAll("[data-ready]")].every((host) =>
 
 def text(page, selector):
     wait(page, SETTLED)
-    return page.locator(selector).first.text_content()
+    return page.locator(selector).first.text_content().replace("\u00a0", " ")
 
 
 # All of every page, as for those who know.

@@ -172,7 +172,7 @@ CAPTIONS = """() => {
   return Array.from({ length: Number(slider.max) + 1 }, (_, time) => {
     slider.value = time;
     slider.oninput();
-    return root.querySelector(".watch .caption").textContent;
+    return root.querySelector(".watch .caption").textContent.replaceAll("\\u00a0", " ");
   });
 }"""
 

@@ -2,7 +2,7 @@
 
 import { percent } from "./cells.js";
 import { describe, isArranged, isChanged, isInvisible } from "./changes.js";
-import { make } from "./dom.js";
+import { make, unbroken } from "./dom.js";
 import { hasReached } from "./story.js";
 
 export const FEW = 12; // classes that all have a place
@@ -62,7 +62,7 @@ function drawAnswer(page) {
   const changed = isChanged(of.changes);
   drawBars(page, changed);
   $(".prediction").textContent = answerOf(model, now);
-  $(".tour-prediction").textContent = `It says ${answerOf(model, now).replace(" %", "\u00a0%")}`;
+  $(".tour-prediction").textContent = `It says ${unbroken(answerOf(model, now))}`;
   $(".changes").classList.toggle("hidden", !changed);
   $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
   $(".difference").textContent = difference(page);

@@ -3,6 +3,7 @@
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);
 export const hasModifier = (event) => event.shiftKey || event.ctrlKey || event.altKey || event.metaKey;
+export const unbroken = (text) => text.replaceAll(" %", "\u00a0%"); // no line begins with a percent sign
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // row, column
 

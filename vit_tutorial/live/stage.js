@@ -207,8 +207,8 @@ function drawSums(stage) {
   });
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
-  const name = `${page.model.tokenName(scene.token)} takes`;
-  drawText(stage, [name], left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true });
+  const names = [`${page.model.tokenName(scene.token)} takes`, "takes"];
+  drawText(stage, names, left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true, width });
   drawStrip(context, sums, largestSize(scene.sums), page.model.pixels.signed, [
     left,
     top + layout.label,

@@ -25,7 +25,7 @@ const STORY = [
     highlight: ".pad canvas",
     follow: "patch",
     shownWhen: ({ canDraw }) => canDraw,
-    text: () => "Press Clear and draw a digit: the answer follows your pen. Now draw a star: it names a digit even so.",
+    text: () => "Press Clear and draw a digit: the answer follows your pen. Now draw a star: what does it name?",
   },
   {
     station: "patches",
@@ -96,7 +96,7 @@ const STORY = [
     watch: "ask",
     follow: "class",
     text: ({ aToken }) =>
-      "In attention, tokens exchange what they know. Tables make a query q, a key k and a value v of each. " +
+      "In attention, tokens exchange what they know. Learned tables make a query q, a key k and a value v of each. " +
       `Guess: which k fits the q of ${aToken} best?`,
   },
   {
@@ -105,7 +105,7 @@ const STORY = [
     watch: "look",
     follow: "class",
     text: ({ click }) =>
-      "Its q times a k, summed, is a score. Softmax makes shares of them. Guess: how large is the largest? " +
+      "A score is q times k, cell by cell, added up. Softmax makes shares of all. Guess: how large is the largest? " +
       `Then ${click.toLowerCase()} another patch: where does it look?`,
   },
   {

@@ -2,7 +2,8 @@
 
 import { answerOf, best } from "./answer.js";
 import { describe, isChanged } from "./changes.js";
-import { make, reveal } from "./dom.js";
+import { make, reveal, unbroken } from "./dom.js";
+import { explainWords } from "./words.js";
 
 // cut: the parts to be cut; count: how many of them, one if it isn't said; turns: whether the answer is another then
 const TASKS = [
@@ -13,9 +14,10 @@ const TASKS = [
   { text: "with half of all heads cut, it names the same", cut: /heads/, count: ({ L, h }) => Math.ceil((L * h) / 2) },
 ];
 
-// The stop's sentence; a number stays beside its sign.
-export function write({ $ }, text) {
-  $(".sentence").textContent = text.replaceAll(" %", "\u00a0%");
+// The stop's sentence.
+export function write(page, text) {
+  page.$(".sentence").textContent = unbroken(text);
+  explainWords(page);
 }
 
 export function taskOf({ state: { task } }) {

@@ -73,11 +73,10 @@ export function tourOf(page) {
     followToken(kind);
     highlightTargets(stops[number]);
     drawTourButtons(page, buttons);
-    const beginning = isReset ? "All that you changed is reset. " : "";
-    write(page, beginning + text + (hasTasks ? taskOf(page) : ""));
     go(page, station);
     drawButtons();
-    explainWords(page); // the first screen shows less
+    const beginning = isReset ? "All that you changed is reset. " : "";
+    write(page, beginning + text + (hasTasks ? taskOf(page) : ""));
   }
 
   // A stop begins with the model as it was trained; but who returns to where it is broken finds it as they left it.

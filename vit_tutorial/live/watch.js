@@ -2,7 +2,7 @@
 // one for each token’s score, one in which softmax makes weights of the scores, one for each token’s value.
 
 import { digits, percent, rowOf } from "./cells.js";
-import { clamp, isStill, make } from "./dom.js";
+import { clamp, isStill, make, unbroken } from "./dom.js";
 import { candidatesOf, GUESSES, resultOf } from "./guess.js";
 import { draw } from "./page.js";
 import { chooseToken } from "./picker.js";
@@ -60,7 +60,7 @@ function captionOf(page, part, stage, time) {
     return `${capital(theName(current))} answers: q · k${divisor} = ${digits(scores[current])}.`;
   }
   if (time <= T + 1) {
-    return `Softmax squeezes the scores to shares of 100 %: large ones win. ${resultOf(page, "look", stage)}`;
+    return `Softmax squeezes the scores to shares: large ones win. ${resultOf(page, "look", stage)}`;
   }
   if (!flows) return "This head is cut: nothing of it goes on.";
   if (time < 2 * T + 1) {
@@ -151,7 +151,7 @@ export function buildWatch(page) {
   }
 
   function write(caption) {
-    $(".watch .caption").textContent = caption;
+    $(".watch .caption").textContent = unbroken(caption);
     slider.setAttribute("aria-valuetext", caption);
     canvas.setAttribute("aria-label", `Attention as it happens: arrow keys choose a token. ${caption}`);
   }

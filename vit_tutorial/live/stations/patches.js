@@ -42,7 +42,6 @@ export const patchesStation = {
     grid: ({ rows, columns, N }) => `${rows} × ${columns} = ${N}`,
     brightest: ({ C }) => (C > 1 ? "full" : "white"),
     channels: ({ C }) => (C > 1 ? ", first all red, then all green, then all blue" : ""),
-    black: ({ model: { mean, std }, C }) => `${digits(-mean[0] / std[0])}${C > 1 ? " in red" : ""}`,
     normalise({ model: { mean, std } }) {
       return `(pixel − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`;
     },
