@@ -55,9 +55,8 @@ nitpicky = True
 LIBRARIES = "PIL|accelerate|argparse|collections|datasets|io|matplotlib|numpy|os|pathlib|torch|types|typing|tyro"
 TYPES = r"Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*"
 TYPE_VARIABLES = r"[A-Z]|.*\.Model"
-OPTIONS = "FOLDER|NAME|Positional"  # how tyro calls what a command takes
 nitpick_ignore_regex = [
-    ("py:.*", rf"({LIBRARIES})\..*|{TYPES}|{TYPE_VARIABLES}|{OPTIONS}"),
+    ("py:.*", rf"({LIBRARIES})\..*|{TYPES}|{TYPE_VARIABLES}"),
     ("py:(data|obj)", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]
 

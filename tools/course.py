@@ -116,11 +116,12 @@ def examine(notebook: NotebookNode, stem: str, kind: Kind, limits: Limits) -> Ou
     except sandbox.SandboxStopped as stopped:
         answer = {"problem": str(stopped)}
     answer = answer if isinstance(answer, dict) else {"problem": "what its process answered can't be read"}
-    outputs = answer.get("outputs") if isinstance(answer.get("outputs"), list) else []
-    found = answer.get("checks") if isinstance(answer.get("checks"), dict) else {}
+    outputs, marks = answer.get("outputs"), answer.get("checks")
+    outputs = outputs if isinstance(outputs, list) else []
+    marks = marks if isinstance(marks, dict) else {}
     return Outcome(
         outputs=[list(text_and_pictures(of_cell)) for of_cell in outputs[: len(code)]],
-        checks={name: _mark(found.get(match["check"])) for name, match in checks.items()},
+        checks={name: _mark(marks.get(match["check"])) for name, match in checks.items()},
         problem=one_line(answer.get("problem", ""), 300),
     )
 
@@ -192,7 +193,7 @@ def fill_in(notebook: NotebookNode, outcome: Outcome) -> None:
 # ---- Nbgrader ----------------------------------------------------------------------------------------------------
 
 
-class FillIn(NbGraderPreprocessor):  # type: ignore[misc]
+class FillIn(NbGraderPreprocessor):
     """Runs nothing: fills in what a notebook gave in the sandbox, when ``make grade`` ran it."""
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:

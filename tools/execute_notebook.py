@@ -18,7 +18,7 @@ import cloudpickle
 import nbformat
 from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import LocalProvisioner
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from messages import NotebookCell
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -40,7 +40,7 @@ class _Pickler(cloudpickle.Pickler):
 def save(check: str, function: Any) -> None:
     """In the notebook's own process: write a function or class, with all it needs, and the lines of its cells."""
     target = io.BytesIO()
-    lines = {file: "".join(entry[2]) for file, entry in linecache.cache.items() if "ipykernel_" in file}
+    lines = {file: "".join(linecache.getlines(file)) for file in list(linecache.cache) if "ipykernel_" in file}
     _Pickler(target).dump((function, lines))
     SAVED.mkdir(exist_ok=True)
     (SAVED / check).write_bytes(target.getvalue())
@@ -75,9 +75,11 @@ class _Process:
         os.kill(self.process.pid or 0, number)
 
 
-class _ForkedKernel(LocalProvisioner):  # type: ignore[misc]
+class _ForkedKernel(LocalProvisioner):
     """Starts the kernel in a process that was forked earlier: it sends the command line for which that one waits."""
 
+    process: Any
+    parent: Any
     waiting: BaseProcess
     arguments: Connection  # to the waiting process, see _run_kernel
 

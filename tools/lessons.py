@@ -86,7 +86,7 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that nobody reads half of it."""
+    """Replace a file in one step, so that nobody reads half of it. (The package's own function would load torch.)"""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text, encoding="utf-8", newline="")
