@@ -6,8 +6,7 @@ Each shipped model is asked about 1,000 test images (or new scenes): as it is, a
 output is set to 0; or the queries of a layer, or of all layers, are set to 0, so that all weights are 1 / T; or the
 class token's query alone; or queries and keys are those of the picture before it, so that each token looks
 where it would look in another picture, at its own picture's values. A row for each goes to attention_off.csv:
-how many answers are right, and how many are those of the whole model. Untrained models with a random head
-show what stays by itself.
+how many answers are right, and how many are those of the whole model.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import vit_tutorial as vt
 
 COLUMNS = ["model", "changed", "block", "head", "images", "right", "same"]
 RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
-UNTRAINED = " untrained"
 IMAGES = 1_000
 Hook = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 
@@ -102,21 +100,12 @@ def answers(model: vt.ViT, images: Tensor) -> Tensor:
 def measure(name: str, model: vt.ViT, images: Tensor, labels: Tensor) -> None:
     whole = answers(model, images)
     for (changed, block, head), register in changes(model):
-        if name.endswith(UNTRAINED) and changed == "head off":
-            continue
         if RESULTS.rows(model=name, changed=changed, block=block, head=head):
             continue
         with hooked(register):
             classes = answers(model, images)
         right, same = (classes == labels).sum().item(), (classes == whole).sum().item()
         RESULTS.add((name, changed, block, head, len(images), right, same))
-
-
-def untrained(model: vt.ViT) -> vt.ViT:
-    torch.manual_seed(0)
-    other = vt.ViT(model.config).eval()
-    nn.init.normal_(other.head.weight, std=0.02)  # a head of zeros gives one answer
-    return other
 
 
 def test_photographs(folder: str) -> tuple[Tensor, Tensor]:
@@ -138,7 +127,6 @@ def main() -> None:
         model, _, preprocess = vt.load(name)
         x = torch.cat([preprocess(part) for part in images[name].split(1000)])
         measure(name, model, x, labels[name])
-        measure(name + UNTRAINED, untrained(model), x, labels[name])
 
 
 if __name__ == "__main__":

@@ -13,15 +13,18 @@ with a sentence that says where the two differ first. It can't give other number
 import argparse
 import csv
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import timm
-import torch
 import transformers
 from torch import nn
 from transformers.models.auto import modeling_auto
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+import peers
 
 from vit_tutorial.weights import convert, loading, proof, timm_models, transformers_models
 
@@ -97,20 +100,10 @@ def known(config_class: type) -> dict[str, int]:
     return {name: size for name, size in SIZES.items() if isinstance(getattr(config, name, None), int)}
 
 
-@torch.no_grad()
-def randomise(model: nn.Module) -> nn.Module:
-    """Noise on every parameter."""
-    torch.manual_seed(0)
-    for parameter in model.parameters():
-        spread = parameter[0].numel() ** -0.5 if parameter.ndim in (2, 4) else 0.2
-        parameter.add_(spread * torch.randn_like(parameter))
-    return model.eval()
-
-
 def outcome(build: Callable[[], nn.Module], read: Callable[[nn.Module], convert.PublishedModel]) -> tuple[str, str]:
     """Whether it is equal or refused, and why; or not built, by the library itself."""
     try:
-        theirs = randomise(build())
+        theirs = peers.randomise(build()).eval()
     except Exception as error:  # whatever a library raises for small sizes
         return "not built", f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
     try:

@@ -3,7 +3,7 @@
     python benchmarks/fewer_bits.py accuracy --data cifar10-jpeg
         the files of "cifar10" on images held out, into fewer_bits.csv
     python benchmarks/fewer_bits.py bits --data cifar10-jpeg
-        fewer bits for weights or for activations, into fewer_bits_rounded.csv
+        fewer bits for weights, into fewer_bits_rounded.csv
     python benchmarks/fewer_bits.py real --model FOLDER
         DINOv2's ViT-S/14 on processors with and without VNNI, into fewer_bits_real.csv
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import math
 import random
 import statistics
@@ -47,7 +48,7 @@ MEASURED = ["cosine", "smallest_cosine", "matches"]
 PAIRED = ["images", "right", "only_torch", "only_this"]
 HERE = Path(__file__).parent
 ACCURACY = ResultTable(HERE / "fewer_bits.csv", ["model", "form", "bytes", *PAIRED, "largest_off"])
-BITS = ResultTable(HERE / "fewer_bits_rounded.csv", ["model", "what", "scale", "bits", *PAIRED])
+BITS = ResultTable(HERE / "fewer_bits_rounded.csv", ["model", "scale", "bits", *PAIRED])
 REAL = ResultTable(
     HERE / "fewer_bits_real.csv",
     ["model", "form", "bytes", "time", *MEASURED, *(f"{name}_without_vnni" for name in MEASURED)],
@@ -160,30 +161,23 @@ def accuracy(folder: str | None) -> None:
 
 
 def bits(folder: str | None) -> None:
-    """Weights or activations of all linear layers of "photographs", with one scale or one for each row."""
-    done = {(row["what"], row["scale"], int(row["bits"])) for row in BITS.rows()}
+    """Weights of all linear layers of "photographs", with one scale or one for each row."""
     model, _, prepare = vt.load("photographs")
     images, labels = (part[::10] for part in held_out("photographs", folder))  # 1,000: a folder is class by class
     images = prepare(images)
     expected = logits_of(model, images)
-    for number in (8, 6, 5, 4, 3, 2):
-        for what in ("weights", "activations"):
-            for scale in ("tensor", "row"):
-                if (what, scale, number) not in done:
-                    few_bits = partial(fake_quantise, bits=number, per_row=scale == "row")
-                    logits = logits_of(rounded_copy(model, what, few_bits), images)
-                    row = ["photographs", what, scale, number, *pair_counts(expected, logits, labels)]
-                    BITS.add(row)
+    for number, scale in itertools.product((8, 6, 5, 4, 3, 2), ("tensor", "row")):
+        if not BITS.rows(scale=scale, bits=number):
+            logits = logits_of(rounded_copy(model, number, per_row=scale == "row"), images)
+            BITS.add(["photographs", scale, number, *pair_counts(expected, logits, labels)])
 
 
-def rounded_copy(model: nn.Module, what: str, few_bits: Callable[[Tensor], Tensor]) -> nn.Module:
-    """A copy of a model whose linear layers have rounded weights, or rounded inputs."""
+def rounded_copy(model: nn.Module, bits: int, *, per_row: bool) -> nn.Module:
+    """A copy of a model whose linear layers have rounded weights."""
     other = copy.deepcopy(model)
     for layer in other.modules():
-        if isinstance(layer, nn.Linear) and what == "weights":
-            layer.weight.data = few_bits(layer.weight.data)
-        elif isinstance(layer, nn.Linear):
-            layer.register_forward_pre_hook(lambda _, inputs: (few_bits(inputs[0]),))
+        if isinstance(layer, nn.Linear):
+            layer.weight.data = fake_quantise(layer.weight.data, bits=bits, per_row=per_row)
     return other
 
 

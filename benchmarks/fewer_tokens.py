@@ -1,25 +1,20 @@
-"""Trained models with fewer tokens (lesson 19): accuracy by which tokens go, after more training, and seconds.
+"""Trained models with fewer tokens (lesson 19): accuracy by which tokens go, and after more training.
 
     python benchmarks/fewer_tokens.py accuracy --data cifar10-jpeg
         tokens merged or dropped, and which, into fewer_tokens.csv
     python benchmarks/fewer_tokens.py tune
         models trained further with fewer tokens or blocks, into fewer_tokens_tuned.csv
-    python benchmarks/fewer_tokens.py speed --process 0
-        times as fractions of the whole model's, into fewer_tokens_speed.csv
 
 Rows that are there aren't measured again. Photographs are 2,000 of CIFAR-10's test images, which the model wasn't
 trained on; scenes are drawn. What is random is drawn five times. "tune" trains ``shapes`` further on its 20,000 scenes;
-"shifted" are the same 2,000 new scenes, moved by three patches. Seconds are measured as in fewer_bits.py, and a ratio
-is that of one process, so repeat "speed" with other numbers.
+"shifted" are the same 2,000 new scenes, moved by three patches.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import fewer_bits
@@ -36,10 +31,6 @@ HERE = Path(__file__).parent
 PAIRED = ["images", "right", "only_whole", "only_this"]
 ACCURACY = ResultTable(HERE / "fewer_tokens.csv", ["model", "way", "r", "draw", *PAIRED])
 TUNED = ResultTable(HERE / "fewer_tokens_tuned.csv", ["form", "steps", "seed", *PAIRED, "right_shifted"])
-SPEED = ResultTable(
-    HERE / "fewer_tokens_speed.csv",
-    ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"],
-)
 # The best of 3e-4, 1e-3 and 3e-3 (two blocks: up to 1e-2). With 3e-4 ToMe had 0.3 points more after 100 steps, and 0.7
 # fewer after 700.
 RATES = {"merge similar": 1e-3, "drop outermost": 1e-3, "two blocks": 3e-3}
@@ -47,14 +38,6 @@ BATCH, SHIFT = 64, 24  # SHIFT in pixels, three patches
 
 
 # ---- Which tokens go ---------------------------------------------------------------------------------------------
-
-
-def drop_similar(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
-    """ToMe's choice, but the token that would be merged into its partner is dropped."""
-    destination = tokens.merge_similar(q, k, r, protected)  # (B, T)
-    gone = (destination[:, ::2, None] == destination[:, None, 1::2]).any(dim=-1)  # (B, even)
-    destination[:, ::2][gone] = -1
-    return destination
 
 
 def drop_random(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
@@ -83,7 +66,6 @@ def fixed(order: Tensor) -> Reduction:
 AWAY = ((torch.arange(8) - 3.5) ** 2)[:, None] + (torch.arange(8) - 3.5) ** 2  # from the centre, squared
 WAYS: dict[str, tuple[Reduction, int]] = {  # which tokens go, and how often it is drawn
     "merge similar": (tokens.merge_similar, 1),
-    "drop similar": (drop_similar, 1),
     "drop least attended": (tokens.drop_least_attended, 1),
     "drop evenly": (fixed(spread(8)), 1),
     "drop outermost": (fixed(AWAY.flatten().argsort(stable=True).argsort().float()), 1),
@@ -151,44 +133,16 @@ def tune() -> None:
         TUNED.add([form, steps, seed, *counts, moved])
 
 
-# ---- Speed -------------------------------------------------------------------------------------------------------
-
-
-def speed(process: int) -> None:
-    """Rows of fewer_tokens_speed.csv. S/16 has random weights: seconds don't depend on them."""
-    models = {name: (vt.load(name).model, 64, 8) for name in ("shapes", "photographs")}
-    torch.manual_seed(0)
-    models["S/16 at 448"] = vt.ViT(vt.ViTConfig.preset("S/16", image_size=448)).eval(), 1, 52
-    for name, (model, batch, r) in models.items():
-        if SPEED.rows(model=name, process=process):
-            continue
-        config = model.config
-        images = torch.randn(batch, config.in_channels, *config.image_size)
-        with torch.inference_mode():
-            seconds = fewer_bits.in_turns(
-                {"whole": partial(model, images), "merged": partial(FewerTokens(model, r), images)}
-            )
-        for form, times in seconds.items():
-            ratio = statistics.median(a / b for a, b in zip(times, seconds["whole"], strict=True))
-            fewer = r if form == "merged" else 0
-            counted = tokens.count_macs(config, fewer) / tokens.count_macs(config, 0)
-            measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", fewer_bits.ROUNDS, process
-            SPEED.add([name, config.num_tokens, batch, form, fewer, f"{counted:.5f}", *measured])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "tune", "speed"))
+    parser.add_argument("part", choices=("accuracy", "tune"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
-    parser.add_argument("--process", type=int, default=0, help="speed: the number of this process")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part == "accuracy":
         accuracy(args.data)
-    elif args.part == "tune":
-        tune()
     else:
-        speed(args.process)
+        tune()
 
 
 if __name__ == "__main__":

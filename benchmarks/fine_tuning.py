@@ -5,10 +5,9 @@
     python benchmarks/fine_tuning.py report                              the tables in Markdown
 
 **digits**: the shipped model of digits gets a new head, for mirrored digits or for ordinary ones. Probes, neighbours, a
-new model from scratch, all weights trained from a head of zeros, or from a probe's head ("head first"), or the head and
-thin matrices beside attention's ("low rank"); 80 steps, and 560 with one draw ("bent anew": 560, five draws).
-A draw says which digits are
-labelled, and which ten of each class are held out; the test digits are the same for all. The rate is the one with the
+new model from scratch, all weights trained from a head of zeros, or the head and thin matrices beside attention's
+("low rank"); 80 steps, and 560 with one draw ("bent anew": 560, five draws). A draw says which digits are labelled, and
+which ten of each class are held out; the test digits are the same for all. The rate is the one with the
 best mean accuracy on those held out, over all draws. "distorted" are the test digits rotated, stretched and shifted at
 random, as the model saw them in its training, and the few labels don't show them.
 
@@ -54,13 +53,11 @@ BATCH = 32
 SHORT = [  # 80 steps: task, way, labels per class, rates
     ("mirrored", "low rank", 10, (3e-3, 1e-2, 3e-2, 1e-1)),
     ("ordinary", "all weights", 10, (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
-    ("ordinary", "head first", 10, (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
     *(("mirrored", way, each, (1e-3, 3e-3, 1e-2)) for each in (10, 2, 100) for way in ("from scratch", "all weights")),
 ]
 LONG = [  # 560 steps
     ("mirrored", "low rank", 10, (3e-3, 1e-2)),
     ("ordinary", "all weights", 10, (3e-4, 1e-3, 3e-3)),
-    ("ordinary", "head first", 10, (3e-4, 1e-3, 3e-3)),
     *(("mirrored", way, each, (1e-3, 3e-3)) for each in (10, 2, 100) for way in ("from scratch", "all weights")),
 ]
 BENT = ", bent anew"  # after a way's name: each labelled digit is distorted in every step
@@ -69,7 +66,6 @@ BENDING = [  # 560 steps and five draws, at the rates of the runs without
     for task in ("mirrored", "ordinary")
     for way, rate in (("all weights", 1e-3), ("from scratch", 3e-3))
 ]
-COPIES = 30  # of each labelled digit, distorted, for nearest neighbours
 Split = tuple[Tensor, Tensor]  # normalised images (N, C, H, W), labels (N,)
 
 
@@ -128,7 +124,7 @@ class LowRank(nn.Module):
         return W + self.U @ self.V
 
 
-def start(way: str, train: Split) -> vt.ViT:
+def start(way: str) -> vt.ViT:
     """The model as it is before training."""
     model = vt.load("digits").model
     if way == "from scratch":
@@ -139,11 +135,6 @@ def start(way: str, train: Split) -> vt.ViT:
             for linear in (block.attention.qkv, block.attention.proj):
                 parametrize.register_parametrization(linear, "weight", LowRank(*linear.weight.shape))
         model.head.requires_grad_(True)
-    if way == "head first":
-        found = LogisticRegression(max_iter=3000).fit(features(train[0]), train[1])
-        with torch.no_grad():
-            model.head.weight.copy_(torch.from_numpy(found.coef_))
-            model.head.bias.copy_(torch.from_numpy(found.intercept_))
     return model
 
 
@@ -153,7 +144,7 @@ def trained(task: str, way: str, each: int, steps: int, rate: float, draw: int) 
     splits = digits(task, each, draw)
     x, y = splits["train"]
     torch.manual_seed(draw)
-    model = start(way.removesuffix(BENT), (x, y)).train()
+    model = start(way.removesuffix(BENT)).train()
     learns = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learns, lr=rate, weight_decay=0.0, fused=True)
     passes = -(-steps * BATCH // len(x))
@@ -198,24 +189,10 @@ def without_training(task: str, each: int, draw: int) -> None:
                 RESULTS.add([*known, *max(tried, key=lambda pair: pair[0])[1], "-"])
 
 
-def neighbours_of_copies(task: str, each: int, draw: int) -> None:
-    """The nearest of the labelled digits and of their distorted copies, by the cosine of the pixels."""
-    splits = digits(task, each, draw)
-    torch.manual_seed(draw)
-    x, y = splits["train"]
-    model = KNeighborsClassifier(1, metric="cosine")
-    model.fit(torch.cat([x, *(bent(x) for _ in range(COPIES))]).flatten(1).numpy(), y.repeat(COPIES + 1).numpy())
-    scores = [f"{model.score(x.flatten(1).numpy(), y.numpy()):.4f}" for x, y in list(splits.values())[1:]]
-    RESULTS.add([task, "k-NN, pixels, bent copies", each, 0, "-", draw, *scores, "-"])
-
-
 def run_digits() -> None:
     for task, each, draw in itertools.product(("mirrored", "ordinary"), (2, 10, 100), range(DRAWS)):
         if not RESULTS.rows(task=task, way="k-NN, a block's patches", labels=each, draw=draw):
             without_training(task, each, draw)
-    for task, draw in itertools.product(("mirrored", "ordinary"), range(DRAWS)):
-        if not RESULTS.rows(task=task, way="k-NN, pixels, bent copies", draw=draw):
-            neighbours_of_copies(task, 10, draw)
     for steps, plan, draws in ((560, BENDING, DRAWS), (80, SHORT, DRAWS), (560, LONG, LONG_DRAWS)):
         runs = [(task, way, each, rate) for task, way, each, rates in plan for rate in rates]
         for draw, (task, way, each, rate) in itertools.product(range(draws), runs):
