@@ -144,7 +144,8 @@ def test_the_newest_picture_and_changes_win(show, digits):
         act();
         for (let i = 0; i < frames; i++) {{
           await frame();
-          shown.push([".prediction", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
+          shown.push([".prediction", ".list", ".difference"].map((name) =>
+            root.querySelector(name).textContent.replaceAll("\\u00a0", " ")));
         }}
       }}
       return shown;
@@ -1308,8 +1309,9 @@ def test_a_word_is_explained_where_it_is_first_seen(show, digits, size):
 
 
 @browser_only
-def test_every_word_of_the_list_is_on_the_page(show, digits):
-    page, met = show(digits[0]), set()
+@pytest.mark.parametrize("size", [(1280, 800), (720, 450), (390, 844)])
+def test_every_word_of_the_list_is_explained(show, digits, size):
+    page, met = show(digits[0], size=size), set()
     go(page, "mlp")
     page.get_by_role("button", name="Show the mathematics").click()
     for station in STATIONS:

@@ -65,7 +65,7 @@ function drawAnswer(page) {
   $(".tour-prediction").textContent = `It says ${unbroken(answerOf(model, now))}`;
   $(".changes").classList.toggle("hidden", !changed);
   $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
-  $(".difference").textContent = difference(page);
+  $(".difference").textContent = unbroken(difference(page));
   $(".pad .hint").textContent = hint(page);
   $(".learned").classList.toggle("hidden", !model.states.length || !hasReached(page, "learned"));
   $('[data-do="undo"]').disabled = !past.length;

@@ -105,7 +105,7 @@ const STORY = [
     watch: "look",
     follow: "class",
     text: ({ click }) =>
-      "A score is q times k, cell by cell, added up. Softmax makes shares of all. Guess: how large is the largest? " +
+      "A score is q times k, cell by cell, added up. Softmax turns scores into shares. Guess: how large is the largest? " +
       `Then ${click.toLowerCase()} another patch: where does it look?`,
   },
   {
