@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from answers import logits_of
 from result_table import ResultTable
 from torch import Tensor, nn
 
@@ -92,18 +93,13 @@ def hooked(register: Callable[[], list[object]]) -> Iterator[None]:
         handle.remove()  # type: ignore[attr-defined]
 
 
-@torch.inference_mode()
-def answers(model: vt.ViT, images: Tensor) -> Tensor:
-    return torch.cat([model(part).argmax(dim=1) for part in images.split(500)])  # (B,)
-
-
 def measure(name: str, model: vt.ViT, images: Tensor, labels: Tensor) -> None:
-    whole = answers(model, images)
+    whole = logits_of(model, images).argmax(dim=1)
     for (changed, block, head), register in changes(model):
         if RESULTS.rows(model=name, changed=changed, block=block, head=head):
             continue
         with hooked(register):
-            classes = answers(model, images)
+            classes = logits_of(model, images).argmax(dim=1)
         right, same = (classes == labels).sum().item(), (classes == whole).sum().item()
         RESULTS.add((name, changed, block, head, len(images), right, same))
 

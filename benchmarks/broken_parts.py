@@ -16,6 +16,7 @@ from pathlib import Path
 
 import code_mistakes
 import torch
+from answers import Answer, interval, logits_of, pair_counts
 from cifar10 import read_cifar10
 from result_table import ResultTable
 from torch import Tensor, nn
@@ -24,7 +25,6 @@ import vit_tutorial as vt
 
 COLUMNS = ["group", "change", "draw", "images", "right", "only_without", "only_with"]
 RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
-Answer = Callable[[Tensor], Tensor]  # images (B, 3, 32, 32) in [0, 1] -> logits (B, 10)
 Named = tuple[str, int, Answer]  # the change, which draw of it, the model with it
 DRAWS = 10
 
@@ -336,23 +336,17 @@ GROUPS: dict[str, Callable[[vt.ViT, vt.data.Preprocessing], Iterator[Named]]] = 
 }
 
 
-@torch.inference_mode()
-def right_answers(answer: Answer, images: Tensor, labels: Tensor) -> Tensor:
-    return torch.cat([answer(batch) for batch in images.split(100)]).argmax(dim=1) == labels
-
-
 def measure(group: str, changes: Iterator[Named], images: Tensor, labels: Tensor) -> None:
     """A row for each change; the first, "none", is what the others are compared with."""
     done = {(row["change"], row["draw"]) for row in RESULTS.rows(group=group)}
-    without = None
+    before = None
     for change, draw, answer in changes:
-        if without is None:
-            without = right_answers(answer, images, labels)
+        if before is None:
+            before = logits_of(answer, images, batch=100)
         if (change, str(draw)) in done:
             continue
-        right = without if change == "none" else right_answers(answer, images, labels)
-        pair = [int((a & ~b).sum()) for a, b in ((without, right), (right, without))]
-        RESULTS.add([group, change, draw, len(labels), int(right.sum()), *pair])
+        after = before if change == "none" else logits_of(answer, images, batch=100)
+        RESULTS.add([group, change, draw, *pair_counts(before, after, labels)])
 
 
 def table() -> str:
@@ -363,7 +357,7 @@ def table() -> str:
         some = [row for row in rows if (row["group"], row["change"]) == (group, change)]
         right = [int(row["right"]) for row in some]
         n, lost, won = (sum(int(row[name]) for row in some) for name in ("images", "only_without", "only_with"))
-        cost, half = code_mistakes.interval(lost, won, n)
+        cost, half = interval(lost, won, n)
         span = f"{min(right)} to {max(right)}, mean {sum(right) / len(right):.0f}" if len(some) > 1 else f"{right[0]}"
         within = f" ± {half:.1f}" if len(some) == 1 else ""  # draws share their images: no interval for them
         lines.append(f"| {group} | {change} | {len(some)} | {some[0]['images']} | {span} | {cost:.1f}{within} |")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from answers import Answer, interval, logits_of, pair_counts
 from cifar10 import read_cifar10
 from result_table import ResultTable
 from torch import Tensor
@@ -23,7 +23,6 @@ import vit_tutorial as vt
 
 COLUMNS = ["model", "mistake", "images", "right", "only_without", "only_with", "logits"]
 RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
-Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> logits (B, K)
 
 
 def changed(model: vt.ViT, **fields: object) -> vt.ViT:
@@ -58,23 +57,15 @@ def variants(model: vt.ViT) -> dict[str, Answer]:
     }
 
 
-@torch.inference_mode()
-def logits_of(answer: Answer, images: Tensor) -> Tensor:
-    return torch.cat([answer(batch) for batch in images.split(100)])
-
-
 def add_rows(name: str, models: dict[str, Answer], images: Tensor, labels: Tensor) -> None:
     """A row for each mistake, beside the model without one."""
     torch.manual_seed(0)
-    plain = logits_of(models["none"], images)
-    without = plain.argmax(dim=1) == labels
+    plain = logits_of(models["none"], images, batch=100)
     rows = []
     for mistake, model in models.items():
-        logits = logits_of(model, images)
-        right = logits.argmax(dim=1) == labels
-        pair = [int((a & ~b).sum()) for a, b in ((without, right), (right, without))]
+        logits = logits_of(model, images, batch=100)
         off = ((logits - plain).abs().max() / plain.std()).item()
-        rows.append([name, mistake, len(labels), int(right.sum()), *pair, f"{off:.2g}"])
+        rows.append([name, mistake, *pair_counts(plain, logits, labels), f"{off:.2g}"])
     for row in rows:  # all or none, so that a model that is there is done
         RESULTS.add(row)
 
@@ -130,12 +121,6 @@ def measure(data: dict[str, Tensor], number: int) -> None:
     for group, models in tables(model, prepare).items():
         if group not in done:
             add_rows(group, models, pictures, truth)
-
-
-def interval(plus: int, minus: int, n: int) -> tuple[float, float]:
-    """Mean and half of the 95 % interval of a paired difference, in points, from the pairs that differ."""
-    mean = (plus - minus) / n
-    return 100 * mean, 196 * math.sqrt(((plus + minus) / n - mean**2) / n)
 
 
 def table() -> str:

@@ -33,6 +33,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
 import torch
+from answers import Answer, logits_of, pair_counts
 from PIL import Image
 from result_table import ResultTable
 from torch import Tensor, nn
@@ -41,8 +42,6 @@ import vit_tutorial as vt
 from vit_tutorial.export import formats
 from vit_tutorial.export.quantise import fake_quantise, integer_layers
 from vit_tutorial.weights import LoadedModel
-
-Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
 
 MEASURED = ["cosine", "smallest_cosine", "matches"]
 PAIRED = ["images", "right", "only_torch", "only_this"]
@@ -130,17 +129,6 @@ def loaded(folder: str | None) -> vt.data.Data:
     if folder is None:
         raise SystemExit("--data: a folder of photographs, as vt.data.load takes it")
     return vt.data.load(folder, image_size=32)
-
-
-def logits_of(answer: Answer, images: Tensor, batch: int = 250) -> Tensor:
-    with torch.inference_mode():
-        return torch.cat([answer(some) for some in torch.split(images, batch)])
-
-
-def pair_counts(expected: Tensor, logits: Tensor, labels: Tensor) -> list[int]:
-    """Images, how many are right, and on how many only torch or only this form is right."""
-    ours, theirs = expected.argmax(1) == labels, logits.argmax(1) == labels
-    return [len(labels), int(theirs.sum()), int((ours & ~theirs).sum()), int((theirs & ~ours).sum())]
 
 
 def accuracy(folder: str | None) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import fewer_bits
 import torch
+from answers import logits_of, pair_counts
 from result_table import ResultTable
 from torch import Tensor
 from torch.nn import functional as F
@@ -84,15 +85,13 @@ def accuracy(folder: str | None) -> None:
         if name == "photographs":
             images, labels = images[::5], labels[::5]  # a folder is class by class
         images = prepare(images)
-        whole = fewer_bits.logits_of(model, images)
+        whole = logits_of(model, images)
         for r, (way, (choose, draws)) in itertools.product((8, 16), WAYS.items()):
             for draw in range(draws):
                 if ACCURACY.rows(model=name, way=way, r=r, draw=draw):
                     continue
                 torch.manual_seed(draw)
-                counts = fewer_bits.pair_counts(
-                    whole, fewer_bits.logits_of(FewerTokens(model, r, choose), images), labels
-                )
+                counts = pair_counts(whole, logits_of(FewerTokens(model, r, choose), images), labels)
                 ACCURACY.add([name, way, r, draw, *counts])
 
 
@@ -112,7 +111,7 @@ def tune() -> None:
     scenes, truth = vt.data.shapes(seed=28, train=1, test=2000).test.batch()
     whole, _, prepare = vt.load("shapes")
     test = prepare(scenes)
-    expected = fewer_bits.logits_of(whole, test)
+    expected = logits_of(whole, test)
     for (steps, seed), form in itertools.product(((0, 0), (100, 0), (100, 1), (700, 0)), RATES):
         if TUNED.rows(form=form, steps=steps, seed=seed):
             continue
@@ -128,8 +127,8 @@ def tune() -> None:
             loss.backward()
             optimizer.step()
             schedule.step()
-        counts = fewer_bits.pair_counts(expected, fewer_bits.logits_of(vit.eval(), test), truth)
-        moved = int((fewer_bits.logits_of(vit, test.roll(SHIFT, dims=3)).argmax(1) == truth).sum())
+        counts = pair_counts(expected, logits_of(vit.eval(), test), truth)
+        moved = int((logits_of(vit, test.roll(SHIFT, dims=3)).argmax(1) == truth).sum())
         TUNED.add([form, steps, seed, *counts, moved])
 
 
