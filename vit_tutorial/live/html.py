@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -76,7 +76,7 @@ def base64_of(array: np.ndarray) -> str:
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
 
 
-def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
+def assemble(title: str, data: Mapping[str, Any], figures: Sequence[str]) -> str:
     """The HTML that a notebook shows: what is seen without its script, the data, and its markup, style and script.
 
     Args:

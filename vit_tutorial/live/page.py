@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor
@@ -25,6 +25,26 @@ from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights.checkpoint import check_savable
 
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
+
+
+class PageData(TypedDict):
+    """What the page's script reads (facts.js), as JSON; arrays are base64."""
+
+    config: dict[str, Any]
+    classes: list[str]
+    mean: list[float]  # of each channel, as std
+    std: list[float]
+    crop: float  # the central fraction of a photograph that the model gets
+    squash: bool  # the input's shape is forced on it
+    samples: dict[str, Any]
+    titles: list[str]
+    weights: dict[str, Any]
+    states: list[dict[str, Any]]
+    nextPages: dict[str, str]  # addresses by name
+    words: dict[str, str]  # meanings by word
+    meaning: dict[str, Any] | None
+    heat: str  # a colour map, as signed
+    signed: str
 
 
 @dataclass(frozen=True)
@@ -96,12 +116,14 @@ def page(
     names = [f"class {k}" for k in range(c.num_classes)] if classes is None else [str(name) for name in classes]
     on_cpu = copy.deepcopy(model).to("cpu", torch.float32).eval()
     samples = samples.detach().to("cpu", torch.float64)
-    data = {
+    crop, squash = _resizing(preprocess)
+    data: PageData = {
         "config": _config(c) | {"parameters": _count(model)},
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
-        **_resizing(preprocess),
+        "crop": crop,
+        "squash": squash,
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": _packed(on_cpu.state_dict()),
@@ -122,12 +144,12 @@ def _count(model: ViT) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _resizing(preprocess: Preprocessing | Data | None) -> dict[str, float | bool]:
+def _resizing(preprocess: Preprocessing | Data | None) -> tuple[float, bool]:
     """The central fraction of a picture that the model gets, and whether the input's shape is forced on it."""
     if not isinstance(preprocess, Preprocessing):
-        return {"crop": 1.0, "squash": False}
+        return 1.0, False
     fraction = preprocess.crop if isinstance(preprocess.crop, float) else 1.0
-    return {"crop": fraction, "squash": preprocess.squash or preprocess.crop == "none"}
+    return fraction, preprocess.squash or preprocess.crop == "none"
 
 
 def _check(
