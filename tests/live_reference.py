@@ -295,7 +295,7 @@ def picture_in(page, model):
 def answer_of(model, picture, preprocess, changes=None):
     shares = stations(model, picture, preprocess, changes or {})["probabilities"]
     chance = f"{100 * shares.max():.1f} %"
-    return f"nothing, {chance} each" if shares.max() - shares.min() < 1e-3 else f"{shares.argmax()}, {chance}"
+    return "nothing" if shares.max() - shares.min() < 1e-3 else f"{shares.argmax()}, {chance}"
 
 
 def draw(page, points):

@@ -13,8 +13,7 @@ export const best = ({ probabilities }) => probabilities.indexOf(Math.max(...pro
 const isTie = ({ probabilities }) => Math.max(...probabilities) - Math.min(...probabilities) < 1e-3;
 
 export function answerOf({ classes }, run) {
-  const chance = percent(run.probabilities[best(run)]);
-  return isTie(run) ? `nothing, ${chance} each` : `${classes[best(run)]}, ${chance}`;
+  return isTie(run) ? "nothing" : `${classes[best(run)]}, ${percent(run.probabilities[best(run)])}`;
 }
 
 // The page's introduction: what the model is, and what it can answer.

@@ -143,7 +143,10 @@ export function cells({ pixels, say }, place, label) {
     read();
   }
   canvas.addEventListener("pointermove", point);
-  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.focus({ preventScroll: true }); // now, so that what was read before is left before this is read
+    point(event);
+  });
   canvas.addEventListener("pointerleave", ({ pointerType }) => {
     if (pointerType !== "touch") leave(); // a finger has left when it is lifted, and then its number is read
   });

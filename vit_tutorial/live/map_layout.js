@@ -132,7 +132,7 @@ export function frameOf({ place, block, top }, layer) {
 export function partsOfMap(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
   const one = (a, text, label, to, look) => ({ a, c: 0, w: PICTURE, h: PICTURE, text, label, to, look });
-  const under = { c: -25, w: Math.min(64, plan.block - 2), h: 21, text: "", to: "layers" };
+  const under = { c: -25, w: Math.min(64, plan.block - 22), h: 21, text: "", to: "layers" };
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after ${blockName(step - 1)}` : "the answer after the embedding";
     return { ...under, a: EDGE.begin + step * plan.block + (step ? 0 : 20), label, step };

@@ -185,9 +185,7 @@ const STORY = [
     highlight: ".map",
     buttons: ["another", "reset", "next-task"],
     hasTasks: true,
-    text: () =>
-      "You have met every part. Five tasks are left: press Reset before each. " +
-      "If one can’t be done, take another picture. ",
+    text: () => "You have met every part. Five tasks are left: press Reset before each, and try other pictures. ",
   },
 ];
 

@@ -1,8 +1,8 @@
 // Tasks at the end of the story, one after the other, each done by cutting parts: the page sees when one is.
 
 import { answerOf, best } from "./answer.js";
-import { describe, isChanged } from "./changes.js";
-import { make, reveal, unbroken } from "./dom.js";
+import { isChanged } from "./changes.js";
+import { make, unbroken } from "./dom.js";
 import { explainWords } from "./words.js";
 
 // cut: the parts to be cut; count: how many of them, one if it isn't said; turns: whether the answer is another then
@@ -21,7 +21,7 @@ export function write(page, text) {
 }
 
 export function taskOf({ state: { task } }) {
-  if (task === TASKS.length) return "All tasks are done: it goes on below the diagram.";
+  if (task === TASKS.length) return "All tasks are done: go on at the end of this page.";
   return `Task ${task + 1}: ${TASKS[task].text}.`;
 }
 
@@ -33,14 +33,12 @@ function isDone({ cut, count = () => 1, turns = false }, { now, before, of: { ch
 
 // Says what did the task, and the next one.
 function drawTasks(page) {
-  const { $, model, shown, state, stops } = page;
+  const { model, shown, state, stops } = page;
   const task = TASKS[state.task];
   if (!stops[state.stop].hasTasks || !task || !isDone(task, shown, model.sizes)) return;
   state.task++;
-  const change = describe(shown.of.changes, model.states).join(", ");
-  const answers = `${answerOf(model, shown.before)} → ${answerOf(model, shown.now)}`;
-  write(page, `✓ ${change}: ${answers}. Press Reset. ${taskOf(page)}`);
-  if (state.task === TASKS.length) reveal($(".next-pages"));
+  const [before, now] = [shown.before, shown.now].map((run) => answerOf(model, run));
+  write(page, `✓ ${before} → ${now}. Press Reset. ${taskOf(page)}`);
 }
 
 // Where a reader goes on: a picture of their own where this model takes one, and other pages.
