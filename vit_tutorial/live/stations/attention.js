@@ -66,11 +66,7 @@ export const attentionStation = {
       if (changes.scale) return `÷ √d keeps the scores from growing ${size}.`;
       return `You don’t divide by √d, so the scores grow ${size}.`;
     },
-    joinedName({ h, d, D, isOn }) {
-      const off = Array.from({ length: h }, (_, head) => head).filter((head) => !isOn(`attention.heads.${head}`));
-      const zeros = off.length ? `, zeros where one is off: ${off.map(headName).join(", ")}` : "";
-      return `What all heads take, joined: ${h} × ${d} = ${D} numbers${zeros}`;
-    },
+    joinedName: ({ h, d, D }) => `What all heads take, joined: ${h} × ${d} = ${D} numbers`,
     attentionSum: ({ isOn }) =>
       isOn("attention.residual") ? "= z′, the sum of both" : "z′, without z: the shortcut is off",
   },

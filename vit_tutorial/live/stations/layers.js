@@ -23,12 +23,8 @@ function drawAnswers({ $ }, { classes, run }, answers, names) {
       chip.style.setProperty("--fraction", `${100 * answer[k]}%`);
       return chip;
     });
-    return make(
-      "div",
-      { className: "lens-row" },
-      make("span", { className: "row-name", textContent: names[step] }),
-      ...chips,
-    );
+    const name = make("span", { className: "row-name", textContent: names[step] });
+    return make("div", { className: "lens-row" }, name, ...chips);
   });
   $(".lens").replaceChildren(...rows);
 }
