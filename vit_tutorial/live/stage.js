@@ -9,6 +9,7 @@ const MOST_TILE = 64; // pixels of a token's tile
 const STRIP_HEIGHT = 22; // pixels: the height of a strip
 const BETWEEN = 6; // pixels between a strip and the next one's label
 const NUMBER = 32; // pixels that a number needs; in what is left of a tile around it, its patch is seen
+const LEAST = 26; // pixels: on a smaller tile some numbers would have room, and others none
 const RING = 0.14; // of a tile is enough for that
 const ARRIVAL = 0.6; // of the time for a score, when q has come to the token that it is compared with
 const LABEL = 1.3; // times the size of letters: the height of a label above a strip
@@ -110,6 +111,7 @@ function drawNumber(stage, token) {
   context.fillRect(x + edge, y + edge, tile - 2 * edge, tile - 2 * edge);
   const rounded = [score.toFixed(1), String(Math.round(score) + 0)].map((text) => text.replace("-", "−"));
   const texts = isWeight ? [`${Math.round(100 * weight)}%`] : rounded;
+  if (tile < LEAST) return;
   const colour = isLight(pixel) ? "#000000" : "#ffffff";
   drawText(stage, texts, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
 }
