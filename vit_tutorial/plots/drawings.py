@@ -26,6 +26,7 @@ SOFT = {  # the palette's roles, pale enough to write on
     "norm": "#E8E3F2",
     "plain": "#EFEFEF",
 }
+LINE, EDGE = "#555555", "#9A9A9A"  # of arrows, of boxes
 NEW = "#C1272D"  # the frame of what came after 2020
 PLUS = 0.17  # radius of the + where a branch comes back
 BEFORE_BRANCH = 0.2  # between the stream's last sign and a box
@@ -57,7 +58,7 @@ def encoder_block(config: Config) -> Figure:
                 ax.text(x + 1.5, y + 1.0, equation, ha="left", va="center", color=PALETTE["muted"])
             y = _draw_branch(ax, x, y, branch, fontsize=11, carries=stream)
             y = _stack(ax, x, y, after_sum, fontsize=11)
-            ax.plot([x, x], [y, y + 0.2], color="#555555", linewidth=1.3)
+            ax.plot([x, x], [y, y + 0.2], color=LINE, linewidth=1.3)
             y += 0.2
         arrow(ax, (x, y), (x, y + 0.35))
         ax.text(x, y + 0.53, f"out  {stream}", ha="center", va="center")
@@ -89,7 +90,7 @@ def _stack(ax: Axes, x: float, y: float, parts: Sequence[Part], fontsize: int) -
         height = 0.42 * (1 + text.count("\n") * 0.7)
         arrow(ax, (x, y), (x, y + BEFORE_BRANCH))
         centre = (x, y + BEFORE_BRANCH + height / 2)
-        box(ax, centre, (2.4, height), text, SOFT[face], NEW if new else "#9A9A9A", fontsize)
+        box(ax, centre, (2.4, height), text, SOFT[face], NEW if new else EDGE, fontsize)
         y += BEFORE_BRANCH + height
     return y
 
@@ -99,33 +100,50 @@ def attention_flow(config: Config) -> Figure:
     """Multi-head self-attention from x to its output, the shape of every tensor on its arrow."""
     T, D, h = config.num_tokens, config.dim, config.num_heads
     d = D // h
+    tokens, of_heads, table = f"(B, {T}, {D})", f"(B, {h}, {T}, {d})", f"(B, {h}, {T}, {T})"
     figure, ax = canvas(WIDTH, 4.7, (0.3, 18.0), (0.2, 7.1))
-    box(ax, (1.1, 3.6), (1.3, 0.9), "x", SOFT["plain"])
-    ax.text(1.1, 2.9, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
-    arrow(ax, (1.75, 3.6), (2.4, 3.6))
-    box(ax, (3.4, 3.6), (2.0, 1.2), f"linear\n{D} → 3 · {D}", SOFT["plain"])
-    ax.text(4.0, 5.5, f"split into\n{h} heads of {d}", ha="center", va="center", fontsize=9)
-    for name, role, y in (("q", "query", 6.0), ("k", "key", 3.6), ("v", "value", 1.2)):
-        arrow(ax, (4.4, 3.6), (5.6, y))
-        box(ax, (6.2, y), (1.2, 0.9), name, SOFT[role], PALETTE[role])
-        ax.text(6.2, y - 0.68, f"(B, {h}, {T}, {d})", ha="center", va="center", fontsize=9)
-    arrow(ax, (6.8, 6.0), (8.2, 5.0))
-    arrow(ax, (6.8, 3.6), (8.2, 4.6))
-    box(ax, (9.1, 4.8), (1.8, 0.9), "q kᵀ / √d", SOFT["plain"])
-    ax.text(9.1, 5.62, "Eq. 6: every query\nwith every key", ha="center", va="center", fontsize=9)
-    arrow(ax, (10.0, 4.8), (12.1, 4.8), f"(B, {h}, {T}, {T})", "above")
-    box(ax, (12.9, 4.8), (1.6, 0.9), "softmax", SOFT["plain"])
-    ax.text(12.9, 5.62, "each row\nsums to 1", ha="center", va="center", fontsize=9)
-    arrow(ax, (12.9, 4.35), (12.9, 2.85), f"(B, {h}, {T}, {T})")
-    arrow(ax, (6.8, 1.2), (12.0, 2.3))
-    box(ax, (12.9, 2.4), (1.8, 0.9), "weights · v", SOFT["plain"])
-    ax.text(12.9, 1.62, "Eq. 7: the values,\nmixed", ha="center", va="center", fontsize=9)
-    arrow(ax, (13.8, 2.4), (16.0, 2.4), f"(B, {h}, {T}, {d})", "above")
-    box(ax, (16.9, 2.4), (1.8, 1.5), f"join heads,\nlinear\n{D} → {D}", SOFT["plain"])
-    arrow(ax, (16.9, 3.15), (16.9, 4.35))
-    box(ax, (16.9, 4.8), (1.8, 0.9), "output", SOFT["plain"])
-    ax.text(16.9, 5.5, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
+    x, qkv = (1.1, 3.6), (3.4, 3.6)
+    q, k, v = (6.2, 6.0), (6.2, 3.6), (6.2, 1.2)
+    scores, softmax, mixed = (9.1, 4.8), (12.9, 4.8), (12.9, 2.4)
+    joined, output = (16.9, 2.4), (16.9, 4.8)
+
+    box(ax, x, (1.3, 0.9), "x", SOFT["plain"])
+    _note(ax, _offset(x, up=-0.7), tokens)
+    arrow(ax, _offset(x, 0.65), _offset(qkv, -1.0))
+    box(ax, qkv, (2.0, 1.2), f"linear\n{D} → 3 · {D}", SOFT["plain"])
+    _note(ax, _offset(qkv, 0.6, 1.9), f"split into\n{h} heads of {d}")
+    for name, place, role in (("q", q, "query"), ("k", k, "key"), ("v", v, "value")):
+        arrow(ax, _offset(qkv, 1.0), _offset(place, -0.6))
+        box(ax, place, (1.2, 0.9), name, SOFT[role], PALETTE[role])
+        _note(ax, _offset(place, up=-0.68), of_heads)
+
+    arrow(ax, _offset(q, 0.6), _offset(scores, -0.9, 0.2))
+    arrow(ax, _offset(k, 0.6), _offset(scores, -0.9, -0.2))
+    box(ax, scores, (1.8, 0.9), "q kᵀ / √d", SOFT["plain"])
+    _note(ax, _offset(scores, up=0.82), "Eq. 6: every query\nwith every key")
+    arrow(ax, _offset(scores, 0.9), _offset(softmax, -0.8), table, "above")
+    box(ax, softmax, (1.6, 0.9), "softmax", SOFT["plain"])
+    _note(ax, _offset(softmax, up=0.82), "each row\nsums to 1")
+    arrow(ax, _offset(softmax, up=-0.45), _offset(mixed, up=0.45), table)
+    arrow(ax, _offset(v, 0.6), _offset(mixed, -0.9, -0.1))
+    box(ax, mixed, (1.8, 0.9), "weights · v", SOFT["plain"])
+    _note(ax, _offset(mixed, up=-0.78), "Eq. 7: the values,\nmixed")
+
+    arrow(ax, _offset(mixed, 0.9), _offset(joined, -0.9), of_heads, "above")
+    box(ax, joined, (1.8, 1.5), f"join heads,\nlinear\n{D} → {D}", SOFT["plain"])
+    arrow(ax, _offset(joined, up=0.75), _offset(output, up=-0.45))
+    box(ax, output, (1.8, 0.9), "output", SOFT["plain"])
+    _note(ax, _offset(output, up=0.7), tokens)
     return figure
+
+
+def _offset(place: Point, right: float = 0.0, up: float = 0.0) -> Point:
+    return place[0] + right, place[1] + up
+
+
+def _note(ax: Axes, place: Point, text: str) -> None:
+    """A small text, centred."""
+    ax.text(*place, text, ha="center", va="center", fontsize=9)
 
 
 @styled
@@ -135,10 +153,10 @@ def modern_blocks(configs: Mapping[str, Config]) -> Figure:
     for index, (name, config) in enumerate(configs.items()):
         x, y = 3.1 * index + 1.7, 0.2
         ax.text(x, 8.8, name, ha="center", va="center", weight="bold")
-        ax.text(x, 0, f"(B, {config.num_tokens}, {config.dim})", ha="center", va="center", fontsize=9)
+        _note(ax, (x, 0), f"(B, {config.num_tokens}, {config.dim})")
         for branch in (_attention_branch(config), _mlp_branch(config)):
             y = _draw_branch(ax, x, y, branch, fontsize=9)
-            ax.plot([x, x], [y, y + BEFORE_BRANCH / 2], color="#555555", linewidth=1.3)
+            ax.plot([x, x], [y, y + BEFORE_BRANCH / 2], color=LINE, linewidth=1.3)
     return figure
 
 
@@ -202,9 +220,9 @@ def tensor_map(config: Config) -> Figure:
         ax.text(3.6, -row, shape, va="center", family="monospace")
         if turns:
             arrow(ax, (2.1, -row - 0.26), (2.1, -row - 0.74))
-            ax.text(6.3, -row - 0.5, turns, va="center", color="#555555")
+            ax.text(6.3, -row - 0.5, turns, va="center", color=LINE)
             ax.plot([2.3, 6.15], [-row - 0.5, -row - 0.5], color="#D8D8D8", linewidth=1)
-            ax.text(11.9, -row - 0.5, equations[row], va="center", ha="right", color="#555555")
+            ax.text(11.9, -row - 0.5, equations[row], va="center", ha="right", color=LINE)
     return figure
 
 
@@ -212,7 +230,7 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
-def box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = "#9A9A9A", fontsize: int = 11) -> None:
+def box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = EDGE, fontsize: int = 11) -> None:
     """A rounded box with a text in it."""
     (x, y), (width, height) = centre, size
     style = "round,pad=0,rounding_size=0.08"
@@ -224,7 +242,7 @@ def box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = 
 def arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["right", "above"] = "right") -> None:
     """An arrow, and the shape of the tensor that it carries beside it."""
     line = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0)
-    line.set(color="#555555", linewidth=1.3)
+    line.set(color=LINE, linewidth=1.3)
     ax.add_patch(line)
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
     if place == "right":
@@ -235,10 +253,10 @@ def arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["r
 
 def _draw_shortcut(ax: Axes, start: Point, end: Point, x: float) -> None:
     """The residual: out of the stream, up beside the branch, and back into the +."""
-    ax.plot([start[0], x, x], [start[1], start[1], end[1]], color="#555555", linewidth=1.3, solid_capstyle="butt")
+    ax.plot([start[0], x, x], [start[1], start[1], end[1]], color=LINE, linewidth=1.3, solid_capstyle="butt")
     arrow(ax, (x, end[1]), (end[0] - PLUS, end[1]))
 
 
 def _draw_plus(ax: Axes, centre: Point) -> None:
-    ax.add_patch(Circle(centre, PLUS, facecolor="white", edgecolor="#555555", linewidth=1.3))
+    ax.add_patch(Circle(centre, PLUS, facecolor="white", edgecolor=LINE, linewidth=1.3))
     ax.text(*centre, "+", ha="center", va="center", fontsize=13)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from vit_tutorial.plots.arrays import as_array, as_picture
-from vit_tutorial.plots.showing import display, scripted, uri
+from vit_tutorial.plots.showing import READY, display, scripted, uri
 from vit_tutorial.plots.style import PALETTE
 
 Floats = NDArray[np.float32]
@@ -139,9 +139,7 @@ def _spotlight(
 
 
 def _html(kind: str, script: str, still: Floats, alt: str, data: Mapping[str, object]) -> str:
-    # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
-    attributes = f"data-vit-slider data-ready {kind}"
-    return scripted(attributes, script, _of_few_colours(still), still.shape[1], alt, data)
+    return scripted(f"{READY} {kind}", script, _of_few_colours(still), still.shape[1], alt, data)
 
 
 def _show(html: str, alt: str, caption: str) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from vit_tutorial.plots.arrays import as_array, as_picture, bare, canvas
-from vit_tutorial.plots.drawings import SOFT, arrow, box
+from vit_tutorial.plots.drawings import LINE, SOFT, arrow, box
 from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
@@ -33,29 +33,42 @@ def steps(current: int | Sequence[int], part: str = "") -> Figure:
         part: of the encoder, when a lesson is about one: "attention", "MLP", or "" for the whole.
     """
     lit = {current} if isinstance(current, int) else set(current)
-    figure, ax = canvas(WIDTH, 1.35, (-0.02, 5.0), (0, 1))
+    figure, ax = canvas(WIDTH, 1.35, (-0.02, len(STEPS)), (0, 1))
     for index, name in enumerate(STEPS):
-        on = index + 1 in lit
-        face, edge = (PALETTE["query"], PALETTE["query"]) if on else ("#F2F2F2", "#C8C8C8")
-        frame = FancyBboxPatch((index, 0.08), 0.82, 0.84, boxstyle="round,pad=0,rounding_size=0.06", linewidth=1.2)
-        frame.set(facecolor=face, edgecolor=edge)
-        ax.add_patch(frame)
-        colour, weight = ("white", "bold") if on else ("#555555", "normal")
-        ax.text(index + 0.41, 0.78, str(index + 1), ha="center", va="center", color=colour, fontsize=10)
-        height = 0.54 if name == "Encoder" else 0.42
-        ax.text(index + 0.41, height, name, ha="center", va="center", color=colour, weight=weight, linespacing=1.1)
-        if index < len(STEPS) - 1:
-            pointer = FancyArrowPatch((index + 0.83, 0.5), (index + 0.99, 0.5), arrowstyle="-|>", mutation_scale=11)
+        _draw_step(ax, index, name, on=index + 1 in lit)
+        if index:
+            pointer = FancyArrowPatch((index - 0.17, 0.5), (index - 0.01, 0.5), arrowstyle="-|>", mutation_scale=11)
             pointer.set(color=PALETTE["muted"])
             ax.add_patch(pointer)
-    for index, name in enumerate(("attention", "MLP")):
-        on = 4 in lit and part in ("", name)
-        face = "white" if on else (PALETTE["query"] if 4 in lit else "#E4E4E4")
-        ink = PALETTE["query"] if on else ("white" if 4 in lit else "#777777")
-        x, w = (3.05, 0.42) if index == 0 else (3.51, 0.26)
-        ax.add_patch(Rectangle((x, 0.15), w, 0.23, facecolor=face, edgecolor="white" if 4 in lit else "none"))
-        ax.text(x + w / 2, 0.26, name, ha="center", va="center", color=ink, fontsize=9)
+    for name, left, width in (("attention", 3.05, 0.42), ("MLP", 3.51, 0.26)):
+        _draw_encoder_part(ax, name, left, width, encoder_on=4 in lit, on=4 in lit and part in ("", name))
     return figure
+
+
+def _draw_step(ax: Axes, index: int, name: str, *, on: bool) -> None:
+    """A step's box, from ``index`` on, with its number and its name."""
+    face, edge = (PALETTE["query"], PALETTE["query"]) if on else ("#F2F2F2", "#C8C8C8")
+    frame = FancyBboxPatch((index, 0.08), 0.82, 0.84, boxstyle="round,pad=0,rounding_size=0.06", linewidth=1.2)
+    frame.set(facecolor=face, edgecolor=edge)
+    ax.add_patch(frame)
+    colour, weight = ("white", "bold") if on else (LINE, "normal")
+    centre = index + 0.41
+    ax.text(centre, 0.78, str(index + 1), ha="center", va="center", color=colour, fontsize=10)
+    height = 0.54 if name == "Encoder" else 0.42  # its parts stand below the name
+    ax.text(centre, height, name, ha="center", va="center", color=colour, weight=weight, linespacing=1.1)
+
+
+def _draw_encoder_part(ax: Axes, name: str, left: float, width: float, *, encoder_on: bool, on: bool) -> None:
+    """Attention or the MLP, a small box in the encoder's."""
+    if on:
+        face, ink = "white", PALETTE["query"]
+    elif encoder_on:
+        face, ink = PALETTE["query"], "white"
+    else:
+        face, ink = "#E4E4E4", "#777777"
+    edge = "white" if encoder_on else "none"
+    ax.add_patch(Rectangle((left, 0.15), width, 0.23, facecolor=face, edgecolor=edge))
+    ax.text(left + width / 2, 0.26, name, ha="center", va="center", color=ink, fontsize=9)
 
 
 @styled

@@ -16,6 +16,8 @@ from PIL import Image
 from vit_tutorial.plots.javascript import joined
 from vit_tutorial.plots.style import PALETTE
 
+# Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
+READY = "data-vit-slider data-ready"
 DPI = 144  # two dots a pixel
 UNSEEN = 2.0  # of 255 levels: a mean difference that nobody sees
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.showing import display, png_of, scripted
+from vit_tutorial.plots.showing import READY, display, png_of, scripted
 from vit_tutorial.plots.style import PALETTE, styled
 
 REACH = 3.0  # the plane goes from -REACH to REACH
@@ -32,9 +32,7 @@ def show_weighing(tokens: Mapping[str, Point], query: Point, alt: str, caption: 
         "reach": REACH,
         "colours": {"token": PALETTE["key"], "query": PALETTE["query"], "mean": PALETTE["value"]},
     }
-    # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
-    attributes = "data-vit-slider data-ready data-vit-weighing"
-    html = scripted(attributes, "weighing.js", f"data:image/png;base64,{png}", width, alt, data)
+    html = scripted(f"{READY} data-vit-weighing", "weighing.js", f"data:image/png;base64,{png}", width, alt, data)
     display({"text/html": html, "text/plain": alt}, {}, caption)
 
 
