@@ -23,7 +23,6 @@ double = partial(torch.randn, dtype=torch.float64)
 GRID = (2, 3)
 N, T = 6, 7
 eye, ones = torch.eye(T, dtype=torch.float64), torch.ones(T, T, dtype=torch.float64)
-shift = eye.roll(1, dims=1)  # token i attends to token i + 1, the last one to the first
 
 
 def some_maps(L=3, B=2, h=2, tokens=T):

@@ -963,7 +963,6 @@ def test_a_task_is_not_done_by_anything_else(show, digits):
     assert "Task 1: " in text(page, ".sentence")
 
 
-SEEN = ("cells", "reading")  # of numbers
 # What each stop of the story asks for; the answer and another picture have more than one place.
 ASKED = {
     1: [".pad > canvas", "[data-do=clear]", ".prediction, .tour-prediction"],

@@ -149,18 +149,6 @@ def test_token_row_shows_the_first_and_the_last() -> None:
     assert [ax.get_xlabel() for ax in plots.token_row(patches, indices=[4, 5, 9]).axes] == ["4", "5", "…  9"]
 
 
-def test_overlays_are_a_table_of_maps(photo: torch.Tensor) -> None:
-    even, corner = torch.full((2, 3), 0.5), torch.zeros(2, 3)
-    corner[0, 0] = 1.0
-    figure = plots.overlays([photo, photo], {"a": [even, corner], "b": [corner, even]}, ["x", "y"])
-    assert [ax.get_title() for ax in figure.axes[:2]] == ["x", "y"]
-    assert [ax.get_ylabel() for ax in figure.axes[::2]] == ["image", "a", "b"]
-    drawn = images_of(figure)
-    assert len(drawn) == 6
-    np.testing.assert_array_equal(drawn[2], drawn[5])
-    np.testing.assert_array_equal(drawn[3], drawn[4])
-
-
 def test_five_steps_draws_the_tensors_in_order() -> None:
     photo, tokens = torch.rand(3, 8, 8), torch.randn(4, 6)
     embedded, attention = torch.randn(5, 6), torch.tensor([[0.1, 0.2], [0.3, 0.4]])

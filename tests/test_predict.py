@@ -298,12 +298,12 @@ def test_two_processes_write_one_table(photos, broken, tmp_path):
 def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
     drawn = {}
 
-    def overlays(images, maps, titles, **options):
+    def light_maps(images, maps, titles, **options):
         drawn.update(images=images, maps=maps, titles=titles)
-        return plots_overlays(images, maps, titles, **options)
+        return drawing(images, maps, titles, **options)
 
-    plots_overlays = plots.overlays
-    monkeypatch.setattr(plots, "overlays", overlays)
+    drawing = plots.light_maps
+    monkeypatch.setattr(plots, "light_maps", light_maps)
     out = tmp_path / "pictures" / "looked.png"
     main([*photos[:2], "--weights", "shapes", "--attention", str(out)])
     assert str(out) in capsys.readouterr().out.splitlines()[-1]

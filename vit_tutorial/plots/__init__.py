@@ -21,7 +21,6 @@ from vit_tutorial.plots.picture_and_chart import answers_to, few_bits, five_step
 from vit_tutorial.plots.pictures import (
     light_maps,
     mosaic,
-    overlays,
     patch_grid,
     pictures,
     token_row,
@@ -54,7 +53,6 @@ __all__ = [
     "matrices",
     "modern_blocks",
     "mosaic",
-    "overlays",
     "patch_cost",
     "patch_grid",
     "percent_table",

@@ -49,11 +49,16 @@ def bare(ax: Axes) -> None:
     ax.spines[:].set_visible(False)
 
 
+def enlarged(heat: Array, size: tuple[int, int]) -> Array:
+    """Heat (rows, columns) as fractions of its largest number, a block of pixels for each: ``size``, (H, W)."""
+    H, W = size
+    strength = heat / max(float(heat.max()), 1e-12)
+    return strength.repeat(-(-H // len(heat)), axis=0)[:H].repeat(-(-W // heat.shape[1]), axis=1)[:, :W]
+
+
 def overlay(picture: Array, weights: Array) -> Array:
     """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W)."""
-    H, W = picture.shape[:2]
-    strength = weights / max(float(weights.max()), 1e-12)
-    strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
+    strength = enlarged(weights, picture.shape[:2])
     mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
     mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]
     return np.moveaxis(mixed, -1, 0)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from vit_tutorial.plots.arrays import Array, as_array, as_picture, bare, draw, draw_grid, overlay
+from vit_tutorial.plots.arrays import Array, as_array, as_picture, bare, draw, draw_grid, enlarged
 from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 HEAT = matplotlib.colormaps["YlOrRd"]
@@ -100,33 +100,6 @@ def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure
 
 
 @styled
-def overlays(
-    images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *, height: float = 1.6
-) -> Figure:
-    """A table of heat over images: a column an image, a row a kind of map, below the images themselves.
-
-    Args:
-        images: each (C, H, W), in [0, 1].
-        maps: {label of the row: a map (rows, columns) for each image}, non-negative.
-        titles: one for each column.
-        height: of each picture, in inches, where the column is wide enough.
-    """
-    table: list[tuple[str, Sequence[Array | None]]] = [("image", [None] * len(images)), *maps.items()]
-    H, W = as_picture(images[0]).shape[:2]
-    height = min(height, (WIDTH - 0.4) / len(images) * H / W)
-    size = (len(images) * (height * W / H + 0.05) + 0.4, len(table) * (height + 0.05) + (0.25 if titles else 0))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(len(table), len(images), squeeze=False)
-    for (label, row), line in zip(table, axes, strict=True):
-        line[0].set_ylabel(label)
-        for ax, image, heat in zip(line, images, row, strict=True):
-            draw(ax, image if heat is None else overlay(as_picture(image), as_array(heat)))
-    for ax, title in zip(axes[0], titles, strict=False):
-        ax.set_title(title, parse_math=False)  # a class may be called $5$
-    return figure
-
-
-@styled
 def light_maps(
     images: Sequence[Any],
     maps: Mapping[str, Sequence[Any]],
@@ -159,15 +132,13 @@ def light_maps(
             ax.imshow(_pale(picture, heat), interpolation="nearest")
             bare(ax)
     for ax, title in zip(axes[0], titles, strict=False):
-        ax.set_title(title, fontsize=10)
+        ax.set_title(title, fontsize=10, parse_math=False)  # a class may be called $5$
     return figure
 
 
 def _pale(picture: Any, heat: Any) -> Any:
     """Heat (rows, columns), multiplied with the picture (H, W, 3) in pale grey: (H, W, 3)."""
-    H, W = picture.shape[:2]
-    strength = heat / max(float(heat.max()), 1e-12)
-    strength = strength.repeat(H // heat.shape[0], axis=0).repeat(W // heat.shape[1], axis=1)
+    strength = enlarged(heat, picture.shape[:2])
     grey = 0.72 + 0.28 * picture.mean(axis=-1, keepdims=True)
     colour = np.where(strength[..., None] > 0, HEAT(strength)[..., :3], 1.0)
     white = np.minimum(strength / 0.15, 1.0)[..., None]  # the colour map's yellow begins only above zero

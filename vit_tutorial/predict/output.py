@@ -96,7 +96,7 @@ def attention_png(trained: LoadedModel, seen: Sequence[PhotoPrediction]) -> byte
     images = denormalise(torch.cat([prediction.image for prediction in seen]), preprocess)  # (B, C, H, W)
     by_label = titles_of(trained, seen)
     titles = [by_label[prediction.ranked[0][0]] for prediction in seen]
-    figure = plots.overlays(list(images), {"attention": heat}, titles, height=2.4)
+    figure = plots.light_maps(list(images), {"attention": heat}, titles, height=2.4)
     out = io.BytesIO()
     figure.savefig(out, format="png")
     return out.getvalue()
