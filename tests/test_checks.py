@@ -103,6 +103,15 @@ print([name for name in {heavy!r} if name in sys.modules])"""
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_check_loads_the_module_of_its_own_lesson_alone():
+    code = """import sys
+from vit_tutorial import checks
+checks.check_online_softmax
+print([name for name in sys.modules if name.startswith("vit_tutorial.checks.lesson")])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['vit_tutorial.checks.lesson19']\n"
+
+
 def test_the_template_of_an_exercise_works():
     section = (NOTEBOOKS.parent / "CONTRIBUTING.md").read_text("utf-8").partition("## An exercise")[2]
     names = {**vars(lesson01), "__name__": "template", "Wrong": Wrong, "RIGHT": {}, "WRONG": {}}

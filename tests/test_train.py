@@ -233,6 +233,7 @@ def test_the_weights_that_a_run_ends_with(data, tmp_path, monkeypatch, keep, epo
         train.fit(tiny(), validated, **settings)
     model = tiny(seed=1)
     train.fit(model, validated, **settings, resume=True)
+    assert "average" not in torch.load(tmp_path / "state.pt", weights_only=True), "there is no ema: no second copy"
     del after[2]
     assert [torch.equal(weights(model), then) for then in after] == [number == epoch for number in range(4)]
     run = json.loads((tmp_path / "run.json").read_text())
