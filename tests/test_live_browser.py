@@ -694,9 +694,16 @@ def test_whether_the_class_token_changes_with_the_picture_is_not_said_beforehand
     assert numbers.evaluate(PIXELS) == before
 
 
+# The outputs of a notebook: a panel that is scrolled, and in it a box that could be.
+NOTEBOOK = '<!doctype html><body><div style="height: 800px; overflow: auto"><div style="overflow: auto">{}</div></div>'
+
+
 @browser_only
-def test_what_is_said_of_a_change_pushes_nothing_from_under_the_finger(show, digits):
-    page = show(digits[0], whole=False, size=(390, 844), fragment="#stop=9")
+@pytest.mark.parametrize("around", ["{}", NOTEBOOK], ids=["alone", "notebook"])
+def test_what_is_said_of_a_change_pushes_nothing_from_under_the_finger(show, digits, around):
+    page = show(around.format(digits[0].html), whole=False, size=(390, 844))
+    for _ in range(8):
+        page.locator("[data-do=next]").click()
     page.locator(".guesses button").first.click()
     slider = page.locator('[name="temperature"]')
     slider.focus()

@@ -10,6 +10,15 @@ export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
 export const reveal = (element, block = "nearest") =>
   element.scrollIntoView({ block, behavior: isStill() ? "auto" : "smooth" });
 
+// Scrolls what an element lies in: a notebook's panel, or the window.
+export function scrollAround(element, distance) {
+  const isScrolled = (place) =>
+    place.scrollHeight > place.clientHeight && /auto|scroll/.test(getComputedStyle(place).overflowY);
+  let place = element;
+  while (place && !isScrolled(place)) place = place.parentElement;
+  (place ?? window).scrollBy(0, distance);
+}
+
 // The first is chosen.
 export function radios(place, name, contents, choose) {
   const labels = contents.map((content, i) => {

@@ -3,7 +3,6 @@
 import { digits, percent } from "./cells.js";
 import { largest } from "./dom.js";
 
-const countAbove = (bounds, value) => bounds.filter((bound) => value > bound).length;
 const placeOfLargest = (values) => values.indexOf(Math.max(...values));
 const bestPatch = (values, prefix) => prefix + placeOfLargest(values.subarray(prefix));
 
@@ -29,7 +28,7 @@ export const GUESSES = {
   },
   look: {
     choices: () => ["less than 20 %", "20 to 50 %", "more than 50 %"],
-    right: ({ weights }) => countAbove([0.2, 0.5], largest(weights)),
+    right: ({ weights }) => [0.2, 0.5].filter((bound) => largest(weights) > bound).length,
     before: "Each tile shows the score of its token. Softmax comes next.",
   },
   take: {

@@ -4,6 +4,7 @@
 import { answerOf } from "./answer.js";
 import { AS_TRAINED, describe, tidied } from "./changes.js";
 import { catchingUp } from "./compute.js";
+import { scrollAround } from "./dom.js";
 import { factsOf } from "./facts.js";
 import { sceneOf } from "./scene.js";
 import { storyOf } from "./story.js";
@@ -99,13 +100,13 @@ export function tell({ $, state }, text) {
 
 // Changes the model or its patches. What is said of it above the model pushes nothing from under the pointer.
 export async function change(page, changes, { canUndo = true } = {}) {
-  const { $, state, say, model, shown } = page;
+  const { host, $, state, say, model, shown } = page;
   const topOfModel = () => $(".model-column").getBoundingClientRect().top;
   const top = topOfModel();
   if (canUndo) remember(page);
   state.changes = tidied({ ...state.changes, ...changes });
   await follow(page);
-  if (!$(".input-column:focus-within")) window.scrollBy(0, topOfModel() - top); // what is pressed there stands above
+  if (!$(".input-column:focus-within")) scrollAround(host, topOfModel() - top); // what is pressed there stands above
   const words = describe(state.changes, model.states).join("; ");
   say(`${words || "As trained"}. It says ${answerOf(model, shown.now)}`);
 }

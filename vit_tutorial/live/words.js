@@ -38,18 +38,14 @@ function mark(word, meaning) {
   term.append(word);
 }
 
-function unmark(term) {
-  const { parentElement } = term;
-  term.replaceWith(term.textContent);
-  parentElement.normalize();
-}
-
 export const closeWords = ({ $$ }) => $$("dfn").forEach((term) => close(term));
 
 // Of the tour's sentence and the open station, whenever others are seen.
 export function explainWords({ $, $$, model }) {
-  for (const term of $$("dfn")) unmark(term);
-  const texts = [".sentence", ".panel"].map($).flatMap(textsOf);
+  for (const term of $$("dfn")) term.replaceWith(term.textContent);
+  const places = [".sentence", ".panel"].map($);
+  for (const place of places) place.normalize();
+  const texts = places.flatMap(textsOf);
   for (const [word, meaning] of Object.entries(model.words)) {
     const pattern = new RegExp(`\\b${word}(s|es)?\\b`, "i");
     const place = texts.findIndex((one) => pattern.test(one.data));
