@@ -224,23 +224,15 @@ def _errors(said: Tensor, images: Tensor, patch_size: int, correction: int = 1) 
     return (said - target).square().mean(dim=2)
 
 
-def _loss(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
-    errors = _errors(said, images, patch_size)
-    return errors * hidden, errors[hidden].mean()
-
-
-def _visible_too(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
-    errors = _errors(said, images, patch_size)
-    return errors, errors.mean()
-
-
-def _divided_by_n(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
-    errors = _errors(said, images, patch_size, correction=0)
+def _loss(
+    said: Tensor, images: Tensor, hidden: Tensor, patch_size: int, *, correction: int = 1
+) -> tuple[Tensor, Tensor]:
+    errors = _errors(said, images, patch_size, correction)
     return errors * hidden, errors[hidden].mean()
 
 
 def _mean_over_all(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
-    errors = _errors(said, images, patch_size) * hidden
+    errors, _ = _loss(said, images, hidden, patch_size)
     return errors, errors.mean()
 
 
@@ -283,13 +275,13 @@ HIDDEN_LOSS = Exercise(
             name="a loss of the visible patches, too",
             says="The painter has to say what it doesn't see: only errors of hidden patches count, all others are 0.",
             reread=_QUARTER,
-            wrong=_visible_too,
+            wrong=lambda said, images, hidden, patch_size: _loss(said, images, torch.ones_like(hidden), patch_size),
         ),
         Mistake(
             name="a variance divided by n",
             says="The text asks for torch's var, which divides by one less than the number of values.",
             reread=_QUARTER,
-            wrong=_divided_by_n,
+            wrong=functools.partial(_loss, correction=0),
         ),
         Mistake(
             name="a mean of the images' means",
