@@ -139,7 +139,7 @@ def _spotlight(
 
 
 def _html(kind: str, script: str, still: Floats, alt: str, data: Mapping[str, object]) -> str:
-    return scripted(f"{READY} {kind}", script, _of_few_colours(still), still.shape[1], alt, data)
+    return scripted(f"{READY} {kind}", script, uri(still, colours=128), still.shape[1], alt, data)
 
 
 def _show(html: str, alt: str, caption: str) -> None:
@@ -180,14 +180,6 @@ def _photograph(image: Any) -> str:
     out = io.BytesIO()
     picture.save(out, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"
-
-
-def _of_few_colours(picture: Floats) -> str:
-    """The address of a PNG of 128 colours."""
-    few = Image.fromarray((255 * picture).round().astype(np.uint8)).quantize(128, dither=Image.Dither.NONE)
-    out = io.BytesIO()
-    few.save(out, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _still(

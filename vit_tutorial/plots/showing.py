@@ -78,10 +78,13 @@ def scripted(attributes: str, script: str, still: str, width: int, alt: str, dat
     )
 
 
-def uri(picture: Any) -> str:
-    """(H, W, 3), in [0, 1], as the address of a PNG."""
+def uri(picture: Any, colours: int = 0) -> str:
+    """(H, W, 3), in [0, 1], as the address of a PNG; of so many ``colours``, or of all with 0."""
+    image = Image.fromarray((255 * picture).round().astype(np.uint8))
+    if colours:
+        image = image.quantize(colours, dither=Image.Dither.NONE)
     out = io.BytesIO()
-    Image.fromarray((255 * picture).round().astype(np.uint8)).save(out, "PNG")
+    image.save(out, "PNG", optimize=bool(colours))
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
