@@ -1,7 +1,7 @@
 """Trained models with fewer tokens (lesson 19): accuracy by which tokens go, and after more training.
 
     python benchmarks/fewer_tokens.py accuracy --data cifar10-jpeg
-        tokens merged or dropped, and which, into fewer_tokens.csv
+        tokens merged or dropped, and which, into fewer_tokens.csv; "keep evenly" has an even grid from the start
     python benchmarks/fewer_tokens.py tune
         models trained further with fewer tokens or blocks, into fewer_tokens_tuned.csv
 
@@ -74,6 +74,29 @@ WAYS: dict[str, tuple[Reduction, int]] = {  # which tokens go, and how often it 
 }
 
 
+def kept_evenly(model: vt.ViT, r: int) -> fewer_bits.Answer:
+    """The model on an even grid of patches from the start: as many as cost what r tokens fewer per block cost."""
+    config = model.config
+    saved = tokens.count_macs(config, 0) - tokens.count_macs(config, r)
+
+    def blocks_macs(T: int) -> int:
+        return config.depth * T * (4 * config.dim**2 + 2 * config.dim * config.mlp_dim + 2 * T * config.dim)
+
+    most = blocks_macs(config.num_tokens) - saved
+    T = max(T for T in range(1, config.num_tokens) if blocks_macs(T) <= most)
+    kept = 1 + (spread(8) < T - 1).nonzero()[:, 0]  # (T - 1,), behind the class token
+
+    def answer(images: Tensor) -> Tensor:
+        z = model.embed(images)  # (B, 65, D)
+        z = torch.cat([z[:, :1], z[:, kept]], dim=1)  # (B, T, D)
+        for block in model.blocks:
+            z = block(z)
+        logits: Tensor = model.head(model.norm(z)[:, 0])  # (B, K)
+        return logits
+
+    return answer
+
+
 # ---- Accuracy ----------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +116,10 @@ def accuracy(folder: str | None) -> None:
                 torch.manual_seed(draw)
                 counts = pair_counts(whole, logits_of(FewerTokens(model, r, choose), images), labels)
                 ACCURACY.add([name, way, r, draw, *counts])
+        for r in (8, 16):
+            if not ACCURACY.rows(model=name, way="keep evenly", r=r):
+                logits = fewer_bits.logits_of(kept_evenly(model, r), images)
+                ACCURACY.add([name, "keep evenly", r, 0, *fewer_bits.pair_counts(whole, logits, labels)])
 
 
 # ---- Trained for it ----------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@
 It writes fewer_tokens_real.csv, and fewer_tokens_real.npz for the lesson's pictures.
 
 The model and photographs are those of ``real_features.py``; nothing is trained. After each block's attention r of the
-1,370 tokens go: "merge similar" (ToMe); "drop evenly" and "merge neighbours" (the same places in all photographs, so
-that those that stay lie evenly; each of the others is dropped, or merged into the nearest that stays); "drop random".
-"smaller picture" has fewer tokens from the start: the photograph is shrunk, and its tokens
-are enlarged again, bilinearly. A patch whose token is gone has that of the nearest patch that is left.
+1,370 tokens go: "merge similar" (ToMe) and "merge neighbours" (the same places in all photographs, so that those that
+stay lie evenly; each of the others merges into the nearest that stays). Three rivals have fewer tokens from the start:
+"drop evenly" keeps the same places in all photographs, "drop random" any, and of a "smaller picture" all are kept. From
+the start, since it costs as much as dropping r per block, and more is left; between the tokens that are there, the
+others are blended linearly.
 
 "colours" is how much of the variance of the first three principal components is left (of the photograph's 1,369
 tokens; 1: all). "mask" is the intersection over union of the main object, in percent: a ridge regression on the tokens
@@ -26,6 +27,7 @@ import numpy as np
 import real_features
 import torch
 from result_table import ResultTable
+from scipy.interpolate import griddata
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -37,7 +39,7 @@ from vit_tutorial.variants.tokens import FewerTokens
 COLUMNS = ["photograph", "way", "r", "tokens", "operations", "colours", "mask"]
 RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 PER_BLOCK = (19, 38, 57, 76, 95, 104)  # r
-SIDES = (34, 31, 28, 24, 20, 16)  # of the smaller picture, in patches
+SIDES = (34, 31, 29, 28, 24, 20, 16)  # of the smaller picture, in patches; as many are kept where others go
 SHOWN = ("cat", "hopper")  # photographs of the slider
 SIDE = GRID[0]
 PLACES = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).float()  # (N, 2), row and column of each patch
@@ -59,25 +61,32 @@ def merge_neighbours(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
 WAYS = {
     "merge similar": tokens.merge_similar,
     "merge neighbours": merge_neighbours,
-    "drop evenly": fewer_tokens.fixed(EVENLY),
-    "drop random": fewer_tokens.drop_random,
 }
-
-
-def nearest_left(source: Tensor) -> Tensor:
-    """(N,): for each patch the token that holds it, or if that is gone, the token of the nearest patch that is left."""
-    distance = torch.cdist(PLACES, PLACES)  # (N, N)
-    distance[:, source < 0] = torch.inf
-    return source[distance.argmin(dim=1)]
+ORDERS = {"drop evenly": EVENLY, "drop random": torch.randperm(SIDE * SIDE, generator=torch.Generator().manual_seed(0))}
 
 
 @torch.inference_mode()
 def with_fewer(model: vt.ViT, image: Tensor, way: str, r: int) -> tuple[Tensor, Tensor]:
     """Each patch's token (N, D) after the last norm, and the number of that token (N,)."""
-    torch.manual_seed(0)
     encoded = FewerTokens(model, r, WAYS[way]).encode(image)
-    owner = nearest_left(encoded.sources[-1][0, 1:])  # (N,)
+    owner = encoded.sources[-1][0, 1:]  # (N,)
     return model.norm(encoded.tokens)[0, owner], owner
+
+
+@torch.inference_mode()
+def of_kept(model: vt.ViT, image: Tensor, kept: Tensor) -> Tensor:
+    """Each patch's token (N, D), from the patches at the places ``kept`` (n,) alone."""
+    z = model.embed(image)  # (1, T, D)
+    z = torch.cat([z[:, :1], z[:, 1 + kept]], dim=1)  # (1, 1 + n, D)
+    for block in model.blocks:
+        z = block(z)
+    return blended(model.norm(z)[0, 1:], PLACES[kept])
+
+
+def blended(z: Tensor, places: Tensor) -> Tensor:
+    """Tokens (N, D) at all places, from those (n, D) at some (n, 2): linear between them, outside the nearest one."""
+    linear, nearest = (griddata(places, z, PLACES, method=method) for method in ("linear", "nearest"))
+    return torch.from_numpy(np.where(np.isnan(linear), nearest, linear)).float()
 
 
 @torch.inference_mode()
@@ -156,8 +165,10 @@ def main() -> None:
                 pictures.setdefault(f"{name} owner", []).append(owner.to(torch.int16).unflatten(0, GRID))
         for side in SIDES:
             macs = vt.count_macs(replace(config, image_size=14 * side))
-            z = of_smaller(state, config, image, side)
-            forms.append(("smaller picture", 0, side * side + 1, macs, z))
+            forms.append(("smaller picture", 0, side * side + 1, macs, of_smaller(state, config, image, side)))
+            for way, order in ORDERS.items():
+                kept = order.argsort()[: side * side]  # (n,)
+                forms.append((way, 0, side * side + 1, macs, of_kept(model, image, kept)))
         for way, r, left, macs, z in forms:
             share, colours = macs / vt.count_macs(config), colours_left(full[name], z)
             row = [name, way, r, left, f"{share:.3f}", f"{colours:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]

@@ -204,7 +204,8 @@ class FewerTokens(nn.Module):
         sources, protected = [source], self.model.config.prefix_tokens
         for block in cast("list[EncoderBlock]", self.model.blocks):
             q, k, v = block.attention.split_heads(block.norm1(z))  # each (B, h, T', d)
-            bias = sizes.log()[:, None, None].to(q.dtype) if self.proportional else None  # (B, 1, 1, T')
+            log_sizes = sizes.log()[:, None, None].to(q.dtype)  # (B, 1, 1, T')
+            bias = log_sizes if self.proportional else None
             heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # (B, h, T', d)
             z = z + block.attention.proj(block.attention.merge_heads(heads))  # (B, T', D)
             if r := min(self.r, (z.shape[1] - protected) // 2):
