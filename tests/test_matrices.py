@@ -44,6 +44,10 @@ def test_matrices_writes_the_numbers() -> None:
     assert texts_of(figure) == ["A", "@", "B", "1", "0", "0", "1", "0.25", "1.00"]
 
 
+def test_matrices_writes_a_minus_sign_not_a_hyphen() -> None:
+    assert texts_of(plots.matrices([[[-1, 2]], [[-0.25, 1.0]]])) == ["−1", "2", "−0.25", "1.00"]
+
+
 def test_groups_colours_cells_by_member_and_writes_the_numbers() -> None:
     figure = plots.groups([[[1, 2]], [[3]]], [[[0, 1]], [[0]]], ["a", "b"], signs=["→"])
     assert texts_of(figure) == ["a", "→", "b", "1", "2", "3"]

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from vit_tutorial.plots.arrays import Array, as_array, canvas, draw_grid
-from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, decimal, styled
 
 CELL = 0.62  # inches, the side of a cell with its number, where there is room
 LETTER = 0.085  # inches, the width of one in a label, on average
@@ -111,7 +111,7 @@ def matrices(
             shade = 0.08 + 0.55 * abs(value - low) / spread if spread else 0.25
             tint = positive(shade) if value >= low else negative(shade)
             ax.add_patch(Rectangle((left + x, top + y), 1, 1, facecolor=tint, edgecolor="white", linewidth=1.5))
-            text = f"{value:.0f}" if np.allclose(array, array.round()) else f"{value:.{digits}f}"
+            text = decimal(value, 0 if np.allclose(array, array.round()) else digits)
             ax.text(left + x + 0.5, top + y + 0.5, text, ha="center", va="center", fontsize=min(11.0, 20 * cell))
     return figure
 

@@ -12,7 +12,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from vit_tutorial.plots.arrays import as_array, as_picture, bare, canvas
 from vit_tutorial.plots.drawings import LINE, SOFT, arrow, box
-from vit_tutorial.plots.style import PALETTE, WIDTH, styled
+from vit_tutorial.plots.style import PALETTE, WIDTH, decimal, styled
 
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
 Kind = Literal["convolution", "cut", "attention", "head"]
@@ -130,7 +130,7 @@ def two_towers(images: Sequence[Any], captions: Sequence[str], cosines: Sequence
                 (4 + j, i), 1, 1, facecolor=SOFT["value" if own else "plain"], edgecolor="white", linewidth=2
             )
             axes.add_patch(cell)
-            text = f"{cosines[i][j]:.2f}\n{'↑' if own else '↓'}"
+            text = f"{decimal(cosines[i][j], 2)}\n{'↑' if own else '↓'}"
             axes.text(4.5 + j, i + 0.5, text, ha="center", va="center", fontsize=11)
     axes.text(n + 4.2, n / 2, "in each cell,\ntheir cosine:\n↑ own caption\n↓ another's", va="center", linespacing=1.5)
     axes.set(xlim=(-0.1, n + 6.0), ylim=(n + 0.1, -3.2), aspect="equal")

@@ -44,6 +44,11 @@ LONGEST = 40  # letters of a name
 WIDTH = 10.0  # inches: as wide as a notebook's column
 
 
+def decimal(value: float, digits: int) -> str:
+    """A number as figures write it: with so many decimals, and a minus sign in place of the hyphen."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
 def writable(names: Sequence[str]) -> list[str]:
     """The names as a figure can write them: "class 2" for the second, if it has a letter that the font lacks or that
     is written from right to left, which Matplotlib doesn't do; of a long one the first letters.

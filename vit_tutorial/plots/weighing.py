@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from vit_tutorial.plots.showing import READY, display, png_of, scripted
-from vit_tutorial.plots.style import PALETTE, styled
+from vit_tutorial.plots.style import PALETTE, decimal, styled
 
 REACH = 3.0  # the plane goes from -REACH to REACH
 Point = tuple[float, float]
@@ -53,12 +53,14 @@ def _still(tokens: Mapping[str, Point], query: Point) -> Figure:
         ("mean", mean, "value"),
     ):
         plane.plot(*place, "o", color=PALETTE[role])
-        plane.annotate(name, place, (4, 5), textcoords="offset points", color=PALETTE[role])
+        offset = (4, -13) if name == "query" else (4, 5)  # below, since the mean is often near it
+        plane.annotate(name, place, offset, textcoords="offset points", color=PALETTE[role])
     plane.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal")
     lines = [
-        f"{name}: score {score:.2f}, weight {weight:.3f}"
+        f"{name}: score {decimal(score, 2)}, weight {weight:.3f}"
         for name, score, weight in zip(tokens, scores, weights, strict=True)
     ]
-    numbers.text(0, 0.5, "\n".join([*lines, f"mean ({mean[0]:.2f}, {mean[1]:.2f})"]), va="center")
+    lines.append(f"mean ({decimal(mean[0], 2)}, {decimal(mean[1], 2)})")
+    numbers.text(0, 0.5, "\n".join(lines), va="center")
     numbers.axis("off")
     return figure
