@@ -7,7 +7,7 @@ It writes fewer_tokens_real.csv, and fewer_tokens_real.npz for the lesson's pict
 The model and photographs are those of ``real_features.py``; nothing is trained. After each block's attention r of the
 1,370 tokens go: "merge similar" (ToMe) and "merge neighbours" (the same places in all photographs, so that those that
 stay lie evenly; each of the others merges into the nearest that stays). Three rivals have fewer tokens from the start:
-"drop evenly" keeps the same places in all photographs, "drop random" any, and of a "smaller picture" all are kept. From
+"drop evenly" keeps the same places in all photographs, "drop random" any (three draws), a "smaller picture" all. From
 the start, since it costs as much as dropping r per block, and more is left; between the tokens that are there, the
 others are blended linearly.
 
@@ -41,6 +41,7 @@ RESULTS = ResultTable(Path(__file__).with_suffix(".csv"), COLUMNS)
 PER_BLOCK = (19, 38, 57, 76, 95, 104)  # r
 SIDES = (34, 31, 29, 28, 24, 20, 16)  # of the smaller picture, in patches; as many are kept where others go
 SHOWN = ("cat", "hopper")  # photographs of the slider
+PAINTED = ("all tokens", "merge similar", "drop evenly", "smaller picture")
 SIDE = GRID[0]
 PLACES = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).float()  # (N, 2), row and column of each patch
 # An order of the places in which any first few are spread evenly.
@@ -62,7 +63,8 @@ WAYS = {
     "merge similar": tokens.merge_similar,
     "merge neighbours": merge_neighbours,
 }
-ORDERS = {"drop evenly": EVENLY, "drop random": torch.randperm(SIDE * SIDE, generator=torch.Generator().manual_seed(0))}
+RANDOM = [torch.randperm(SIDE * SIDE, generator=torch.Generator().manual_seed(draw)) for draw in range(3)]
+ORDERS = [("drop evenly", EVENLY), *(("drop random", order) for order in RANDOM)]  # the first of each order are kept
 
 
 @torch.inference_mode()
@@ -166,14 +168,15 @@ def main() -> None:
         for side in SIDES:
             macs = vt.count_macs(replace(config, image_size=14 * side))
             forms.append(("smaller picture", 0, side * side + 1, macs, of_smaller(state, config, image, side)))
-            for way, order in ORDERS.items():
+            for way, order in ORDERS:
                 kept = order.argsort()[: side * side]  # (n,)
                 forms.append((way, 0, side * side + 1, macs, of_kept(model, image, kept)))
         for way, r, left, macs, z in forms:
             share, colours = macs / vt.count_macs(config), colours_left(full[name], z)
             row = [name, way, r, left, f"{share:.3f}", f"{colours:.4f}", f"{overlap(z, weights, masks[name]):.2f}"]
             RESULTS.add(row)
-            pictures.setdefault(f"{name} {way}", []).append(painted(full[name], z))
+            if way in PAINTED:
+                pictures.setdefault(f"{name} {way}", []).append(painted(full[name], z))
     arrays = {key: torch.stack(parts).numpy() for key, parts in pictures.items() if key.split()[0] in SHOWN}
     np.savez_compressed(RESULTS.path.with_suffix(".npz"), **arrays)
 
