@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "8 bits, signed": {"weight_type": QuantType.QInt8},
     "7 bits": {"weight_type": QuantType.QInt8, "per_channel": True, "reduce_range": True},
     "8 bits, unsigned": {"weight_type": QuantType.QUInt8},
+    "8 bits, signed, x64quantprecision": {"weight_type": QuantType.QInt8},
 }
 # Without torch, which would take minutes to import under valgrind.
 RUN = """
@@ -39,6 +40,7 @@ import sys
 import numpy as np, onnxruntime
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1
+options.add_session_config_entry("session.x64quantprecision", sys.argv[4])
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 np.save(sys.argv[3], session.run(None, {"images": np.load(sys.argv[2])})[0])
 """
@@ -72,9 +74,10 @@ def main() -> None:
         for form, settings in SETTINGS.items():
             path = Path(files) / f"{form}.onnx"
             eight_bits(whole, path, photos[~scored], settings)
+            precise = "1" if form.endswith("x64quantprecision") else "0"
             for processor, under in PROCESSORS.items():
                 if not TABLE.rows(file=form, processor=processor):
-                    subprocess.run([*under, sys.executable, "-c", RUN, path, images, logits], check=True)
+                    subprocess.run([*under, sys.executable, "-c", RUN, path, images, logits, precise], check=True)
                     given = torch.from_numpy(np.load(logits))  # (160, K)
                     right = int((given.argmax(1) == truth[scored]).sum())
                     changed = int((given.argmax(1) != expected.argmax(1)).sum())
