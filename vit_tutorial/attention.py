@@ -23,7 +23,7 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
         ValueError: q and k of different widths, or k and v of different lengths.
     """
     check_shapes(q, k, v)
-    # Dot products of d numbers grow with √d, and a softmax of large scores has almost no gradient: so divide by √d.
+    # Dot products of d numbers grow with √d, and a softmax of large scores looks at one key alone: so divide by √d.
     # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
