@@ -18,7 +18,7 @@ from vit_tutorial.encoder import DropPath, EncoderBlock
 
 _EQUATIONS = "1 · Two equations, two lines"
 _PENCIL = "2 · Layer norm with a pencil"
-_RESIDUAL = "3 · The residual stream"
+_RESIDUAL = "4 · The residual stream"
 _DEPTH = "6 · Stochastic depth"
 _LAST_NORM = "one more norm at the end"
 _TWELVE = "Twelve times the same block."
