@@ -36,13 +36,13 @@ MISTAKES = [
 
 @functools.cache
 def places(lesson: str) -> set[str]:
-    """The headings and the bold openings of a lesson."""
+    """The headings, without their numbers, and the bold openings of a lesson."""
     (path,) = NOTEBOOKS.glob(f"{lesson}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     prose = re.sub(r"```.*?```", "", prose, flags=re.DOTALL)
     prose = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("**", ""), prose)  # Python's ** opens no bold text
-    found = re.findall(r"^#+ (.+)$", prose, re.MULTILINE) + re.findall(r"\*\*(.+?)\*\*", prose, re.DOTALL)
+    found = re.findall(r"^#+ (?:\d · )?(.+)$", prose, re.MULTILINE) + re.findall(r"\*\*(.+?)\*\*", prose, re.DOTALL)
     return {" ".join(place.split()) for place in found}
 
 
@@ -436,7 +436,7 @@ def test_between_single_numbers_no_factor_is_told():
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-EXCHANGED, HAND = Slip("a side exchanged", "Height comes first."), "1 · By hand"
+EXCHANGED, HAND = Slip("a side exchanged", "Height comes first."), "By hand"
 SIDES = pencil(
     "sides",
     lesson="99",

@@ -14,8 +14,8 @@ from vit_tutorial.checks.engine.functions import normal
 from vit_tutorial.checks.engine.layers import layer, random_weights
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
-_HAND = "1 · Four patches, by hand"
-_PHOTO = "2 · The photograph"
+_HAND = "Four patches, by hand"
+_PHOTO = "The photograph"
 _ORDER = "The order within a patch"
 _RESHAPE = "A reshape in place of a permute"
 

@@ -22,7 +22,7 @@ _SINES = "Positions that aren't learned: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
 _EXCHANGED = "Height and width exchanged."
 _CUT = "A smaller image, and `position[:, :T]`."
-_LARGER = "5 · The same positions on a larger image"
+_LARGER = "The same positions on a larger image"
 _NEW = "a new layer, as it starts"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from vit_tutorial.checks.engine.functions import call, normal
 from vit_tutorial.checks.engine.layers import layer, random_weights
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
-_PENCIL = "1 · A weighted mean, with a pencil"
-_SCALE = "3 · Why divide by √d"
-_HEADS = "4 · Several heads"
+_PENCIL = "A weighted mean, with a pencil"
+_SCALE = "Why divide by √d"
+_HEADS = "Several heads"
 _OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from vit_tutorial.checks.engine.layers import layer, random_weights, variant
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.mlp import MLP
 
-_GELU = "2 · GELU"
+_GELU = "GELU"
 _OTHER = "The other GELU."
-_PENCIL = "1 · One token and a pencil"
+_PENCIL = "One token and a pencil"
 _NO_GELU = "No activation function."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from vit_tutorial.checks.engine.layers import build_layer, layer, random_weights
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.encoder import DropPath, EncoderBlock
 
-_EQUATIONS = "1 · Two equations, two lines"
-_PENCIL = "2 · Layer norm with a pencil"
-_RESIDUAL = "4 · The residual stream"
-_DEPTH = "6 · Stochastic depth"
+_EQUATIONS = "Two equations, two lines"
+_PENCIL = "Layer norm with a pencil"
+_RESIDUAL = "The residual stream"
+_DEPTH = "Stochastic depth"
 _LAST_NORM = "one more norm at the end"
 _TWELVE = "Twelve times the same block."
 

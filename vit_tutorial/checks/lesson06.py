@@ -19,7 +19,7 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
-_EQUATIONS = "1 · The whole model on one page"
+_EQUATIONS = "The whole model on one page"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ DROP_PATH_RATES = Exercise(
         Mistake(
             name="rates that don't reach `last`",
             says="The last of `depth` blocks has the rate `last`: divide by depth - 1.",
-            reread="6 · Stochastic depth",
+            reread="Stochastic depth",
             wrong=lambda depth, last: [last * i / depth for i in range(depth)],
             lesson="05",
         ),
@@ -249,13 +249,13 @@ def _of_other_sizes(count: Callable[..., Counts]) -> tuple[Mistake, ...]:
         Mistake(
             name="an image taken for a square",
             says="You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-            reread="2 · Any size, counted",
+            reread="Any size, counted",
             wrong=lambda image_size, *others: count((image_size[0], image_size[0]), *others),
         ),
         Mistake(
             name="the class token forgotten",
             says="N patches make T = N + 1 tokens.",
-            reread="2 · Any size, counted",
+            reread="Any size, counted",
             wrong=functools.partial(count, before=0),
         ),
     )
@@ -356,21 +356,21 @@ ATTENTION_MAPS = Exercise(
         Mistake(
             name="a block's norm forgotten",
             says="A block's attention never sees z itself: the queries and keys are made from norm1(z).",
-            reread="1 · Where the class token looks",
+            reread="Where the class token looks",
             wrong=functools.partial(_maps, normed=False),
             lesson="08",
         ),
         Mistake(
             name="tokens that stay in front of the first block",
             says="Every layer gets the embeddings. What enters layer l is what layer l - 1 returned: z = block(z).",
-            reread="1 · Where the class token looks",
+            reread="Where the class token looks",
             wrong=_maps_of_embeddings,
             lesson="08",
         ),
         Mistake(
             name="scores divided by √D",
             says="Divide them by √d: a head has d = D / h numbers.",
-            reread="1 · Where the class token looks",
+            reread="Where the class token looks",
             wrong=functools.partial(_maps, head_scale=False),
             lesson="08",
         ),

@@ -22,7 +22,7 @@ from vit_tutorial.vit import ViT, ViTConfig
 
 _COSINE = "Warm-up, then a cosine"
 _TWICE = "Softmax twice"
-_LOOP = "1 · The loop"
+_LOOP = "The loop"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from vit_tutorial.checks.engine.functions import normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.embeddings import Grid
 
-_LOOKS = "1 · Where the class token looks"
+_LOOKS = "Where the class token looks"
 _ROLLOUT = "Rollout, with a pencil"
 _RELEVANCE = "Relevance, with a pencil"
-_HOLDS = "6 · What the weights hold"
+_HOLDS = "What the weights hold"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from vit_tutorial.checks.engine.functions import changed_argument, copy_argument
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation
-_TURNED = "6 · A kernel with an axis for the heads"
-_LIBRARIES = "4 · Their names, our names"
+_TURNED = "A kernel with an axis for the heads"
+_LIBRARIES = "Their names, our names"
 _PIXELS = "The question"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

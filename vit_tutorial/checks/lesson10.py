@@ -19,10 +19,10 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.embeddings import Grid, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
-_FROZEN = "1 · Frozen features"
+_FROZEN = "Frozen features"
 _NEIGHBOURS = "k nearest neighbours"
-_HEAD = "2 · The new head starts at zero"
-_TUNING = "3 · The rate decides"
+_HEAD = "The new head starts at zero"
+_TUNING = "The rate decides"
 _RESOLUTION = "Higher resolution."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

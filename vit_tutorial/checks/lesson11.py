@@ -16,8 +16,8 @@ from vit_tutorial.embeddings import Grid
 from vit_tutorial.variants import positions as lesson
 from vit_tutorial.variants.modern import position_bias_index
 
-_HALVES = "1 · A table, or two halves"
-_WAYS = "2 · Offsets instead of places"
+_HALVES = "A table, or two halves"
+_WAYS = "Offsets instead of places"
 _FROM_J = "The offset from j to i."
 _LIST = "A list instead of a grid."
 _AFTER = "A bias after the softmax."

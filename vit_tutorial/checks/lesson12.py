@@ -18,7 +18,7 @@ from vit_tutorial.checks.engine.functions import call, entries, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.embeddings import Grid
 
-_KNOWS = "1 · What a convolution knows"
+_KNOWS = "What a convolution knows"
 _RATE = "One rate for both."
 
 Layer = tuple[int, int]  # kernel size, stride

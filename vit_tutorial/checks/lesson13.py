@@ -15,9 +15,9 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
-_ASKED = "4 · The paper's own way: name the colour"
+_ASKED = "The paper's own way: name the colour"
 _ORDER = "Tokens in another order."
-_QUARTER = "1 · A picture out of noise"
+_QUARTER = "A picture out of noise"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

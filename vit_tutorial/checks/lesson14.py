@@ -13,8 +13,8 @@ from vit_tutorial.checks.engine.exercise import Case, Exercise, Fault, Mistake, 
 from vit_tutorial.checks.engine.functions import changed_argument, copy_arguments, entries
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
-_LAW = "1 · A law, with a pencil"
-_SURE = "2 · How sure is it?"
+_LAW = "A law, with a pencil"
+_SURE = "How sure is it?"
 _STRAIGHT = "A straight line on logarithmic axes."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

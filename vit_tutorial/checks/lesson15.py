@@ -15,7 +15,7 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import modern
 
 _GATED = "Gated MLP"
-_ROTARY = "2 · Rotary positions, and another resolution"
+_ROTARY = "Rotary positions, and another resolution"
 _RMS = "RMS norm"
 _POOL = "Attention pooling"
 

@@ -15,7 +15,7 @@ from vit_tutorial.checks.engine.exercise import Case, Exercise, Mistake
 from vit_tutorial.checks.engine.functions import call, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 
-_BY_HAND = "1 · Tokens as a grid, components as colours"
+_BY_HAND = "Tokens as a grid, components as colours"
 _SCORE = "The score, with a pencil"
 _HEAD = "Training the head"
 _LEFT = "The class token left in the grid"

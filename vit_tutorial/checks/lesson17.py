@@ -15,11 +15,11 @@ from vit_tutorial.checks.engine.functions import call, normal
 from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import words as lesson
 
-_LOSS = "2 · The loss, with a pencil"
+_LOSS = "The loss, with a pencil"
 _FLOOR = "Where it starts, and where it must stop"
 _PROMPTS = "Several prompts"
 _SIGLIP = "SigLIP"
-_VECTORS = "1 · A caption becomes a vector"
+_VECTORS = "A caption becomes a vector"
 _PAIRS = "Pairs that don't match"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.export import quantise
 
 _PACKAGE = (quantise.quantise, quantise.dequantise, quantise.fake_quantise, quantise.integer_linear)
-_PENCIL = "2 · int8, with a pencil"
-_BITS = "3 · What few bits cost"
-_LIBRARY = "4 · The byte that saturates"
+_PENCIL = "int8, with a pencil"
+_BITS = "What few bits cost"
+_LIBRARY = "The byte that saturates"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from vit_tutorial.checks.engine.questions import Question, Slip, pencil
 from vit_tutorial.variants import tokens as lesson
 
 _PACKAGE = (lesson.blockwise_attention, lesson.bipartite_matching, lesson.drop_lowest, lesson.merge)
-_BLOCKS = "4 · Attention, some keys at a time"
-_FEWER = "1 · Merge similar tokens"
+_BLOCKS = "Attention, some keys at a time"
+_FEWER = "Merge similar tokens"
 
 Pairs = list[tuple[int, int]]
 Rows = tuple[Tensor, Tensor, Tensor]  # largest scores, totals, outputs

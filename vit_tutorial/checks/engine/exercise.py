@@ -52,7 +52,7 @@ class Mistake:
 
     name: str  # a few words that fit after "It looks like"
     says: str  # one to three sentences that explain what happens, and what to do
-    reread: str  # a heading (or a bold opening) of the lesson, word for word
+    reread: str  # a heading of the lesson, without its number, or a bold opening, word for word
     wrong: Submission  # with the signature of the right one; for questions a dictionary of the wrong answers
     lesson: str = ""  # where to reread, two digits; "" for the exercise's own lesson
 
