@@ -52,6 +52,12 @@ def source(request) -> Path:
 # ---- The solved sources ------------------------------------------------------------------------------------------
 
 
+def test_every_lesson_but_00_has_exercises_and_a_copy_for_students():
+    lessons = [path.name for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))[1:]]
+    assert [path.name for path in SOLUTIONS] == lessons
+    assert all(copy_of(source).exists() for source in SOLUTIONS)
+
+
 def test_every_exercise_of_the_catalogue_is_in_a_notebook():
     stems = {path.stem[:2]: path.stem for path in SOLUTIONS}
     for exercise in checks.CATALOGUE.values():
