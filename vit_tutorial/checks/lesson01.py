@@ -66,7 +66,8 @@ def _images(*shape: int) -> Tensor:
 def _patchify_cases() -> list[Case]:
     # All lengths differ (images, channels, rows, columns, P, Q, N, C*P*Q), so that a shape shows what was mixed up.
     shapes: list[tuple[tuple[int, ...], lesson.Size]]
-    shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 6), (3, 2))]
+    shapes = [((1, 1, 4, 6), 2), ((4, 2, 9, 15), 3), ((2, 3, 20, 28), 4)]
+    shapes += [((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 8), (3, 2))]
     shapes += [((2, 3, 4, 5), (4, 5)), ((3, 1, 4, 5), 1)]  # one patch an image, patches of one number
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
