@@ -360,6 +360,9 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     for station, isCutting in (("what-if", True), ("layers", False)):
         page.locator(f'.map-toolbar [data-to="{station}"]').click()
         assert page.evaluate(f"{STATE}.isCutting") is isCutting
+    page.locator('.map-toolbar [data-to="what-if"]').click()
+    page.get_by_label("the classifier", exact=True).click(force=True)  # which can’t be cut
+    assert page.evaluate(f"[{STATE}.station, {STATE}.isCutting]") == ["what-if", True]
 
 
 @browser_only
@@ -924,6 +927,22 @@ def test_what_was_changed_is_said_beside_the_samples_which_stay_in_sight(show, d
     assert page.evaluate(HIDDEN, [".samples button:last-child", ".changes"]) == []
 
 
+@browser_only
+def test_the_slider_stays_under_the_finger_that_moves_it(show):
+    page = show(live.shipped("digits", states=True), whole=False, size=(844, 390), has_touch=True, fragment="#stop=15")
+    slider = page.locator('[name="learned"]')
+    before = slider.bounding_box()
+    x, y = before["x"] + before["width"] - 8, before["y"] + before["height"] / 2
+    finger = page.context.new_cdp_session(page)
+    for kind, at in (("touchStart", x), ("touchMove", x - 20), ("touchMove", x - 80)):
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": at, "y": y}]})
+        page.wait_for_timeout(100)
+        wait(page, SETTLED)
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert "as it was after" in text(page, ".list")
+    assert slider.bounding_box() == pytest.approx(before, abs=1)
+
+
 BLOCKS = range(4)
 # What does each task, in their order; the last leaves the answer of this picture as it is, too.
 CUTS = [
@@ -949,6 +968,8 @@ def test_tasks_are_done_by_cutting_parts_one_after_the_other(show, digits):
         page.get_by_text("Reset", exact=True).first.click()
         wait(page, SETTLED)
     assert text(page, ".sentence").endswith("All tasks are done: go on at the end of this page.")
+    page.get_by_text("Another task", exact=True).click()
+    assert text(page, ".sentence").startswith("Task 1: ")
 
 
 @browser_only
@@ -964,7 +985,7 @@ def test_a_task_is_not_done_by_anything_else(show, digits):
     assert "Task 1: " in text(page, ".sentence")  # the answer is the same
     for number in (2, 3, 4, 5, 1):
         page.get_by_text("Another task", exact=True).click()
-        assert text(page, ".sentence").startswith(f"Task {number}: ")
+        assert text(page, ".sentence").startswith(f"Press Reset. Task {number}: ")
     page.locator("[data-do=back]").click()
     page.locator("[data-do=next]").click()
     assert "Task 1: " in text(page, ".sentence")
@@ -990,6 +1011,7 @@ ASKED = {
         "[data-tour=list] .cells",
         "[data-meaning=unit] .example-patches",
         "[data-tour=mlp-adds] .cells",
+        "[data-tour=mlp-sum] .cells",
     ],
     13: ["[data-do=another]", ".lens"],
     14: [
@@ -1030,6 +1052,13 @@ HIDDEN = """async (asked) => {
 }"""
 
 
+# Pixels between the frame of what a stop is about and what the tour covers.
+BELOW_TOUR = """(tour) => {
+  const covered = tour.getBoundingClientRect().bottom + parseFloat(getComputedStyle(tour).boxShadow.split(" ").at(-1));
+  return tour.getRootNode().querySelector(".tour-highlight").getBoundingClientRect().top - 6 - covered;
+}"""
+
+
 # The words of buttons that are wider than their button.
 SPILLED = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
 
@@ -1042,6 +1071,7 @@ def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size
         assert text(page, ".count") == f"{number} of 16"
         assert page.evaluate(HIDDEN, [".sentence", ".pad > canvas, .tour-picture", *asked]) == [], number
         assert page.locator("button:not(.part, .skip)").evaluate_all(SPILLED) == [], number
+        assert page.locator(".tour").evaluate(BELOW_TOUR) > -0.6, number  # heights are rounded
         page.locator("[data-do=next]").evaluate("(button) => button.click()")
 
 

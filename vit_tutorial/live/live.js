@@ -48,6 +48,8 @@ function listen(page, tour) {
     if (event.key === "Escape") closeWords(page);
     if (event.key === "p" && !hasModifier(event)) tour.project();
   });
+  // What is pressed has the focus, which change() asks for: a finger on a slider doesn't bring it.
+  page.$(".live").onpointerdown = ({ target }) => target.closest("button, input")?.focus({ preventScroll: true });
 }
 
 function start({ host, root, data, images }) {

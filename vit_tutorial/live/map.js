@@ -91,13 +91,14 @@ function drawPart({ state }, { button, part, label, to, layer, head }) {
   const isWhole = part && !/(attention|mlp|heads\.\d+)$/.test(part); // a block or a shortcut, which has no station
   const isHere = to === state.station && isChosen && !isWhole;
   button.ariaCurrent = isHere ? "true" : null;
+  button.ariaDisabled = state.isCutting && !part ? "true" : null;
   if (!part) return;
   const isShortcut = part.endsWith(".residual");
   button.classList.toggle("cut", isOff(off, part));
   button.ariaPressed = state.isCutting ? String(!off.includes(part)) : null;
   const what = off.includes(part) ? "Off" : "On";
   const opens = isShortcut ? `${label}: the token passes here as it is, and what was found is added` : label;
-  button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : opens;
+  button.title = state.isCutting ? `${what}. Press to switch it ${what === "Off" ? "on" : "off"}.` : opens;
 }
 
 // Hides what the story hasn't come to yet.
@@ -146,8 +147,8 @@ export function buildMap(page, walk) {
   const cut = (part) => change(page, { off: toggled(state.changes.off, part) });
 
   function press({ part, to, layer, head }) {
-    if (state.isCutting && part) cut(part);
-    else walk(to, { layer, head });
+    if (!state.isCutting) walk(to, { layer, head });
+    else if (part) cut(part);
   }
 
   for (const input of $$('[name="cutting"]')) {

@@ -41,7 +41,7 @@ const STORY = [
     alsoInSight: ["[data-tour=pixels]"],
     follow: "patch",
     text: ({ N, H, W, click }) =>
-      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. ` +
+      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. Patches, rows and columns are counted from 0. ` +
       `${click} one: could you name the picture from it?`,
   },
   {
@@ -139,7 +139,7 @@ const STORY = [
   {
     station: "mlp",
     highlight: "[data-tour=hidden]",
-    alsoInSight: ["[data-tour=list]", '[data-meaning="unit"]', "[data-tour=mlp-adds]"],
+    alsoInSight: ["[data-tour=list]", '[data-meaning="unit"]', "[data-tour=mlp-adds]", "[data-tour=mlp-sum]"],
     text: ({ M, point, unitQuestion }) =>
       `Then the MLP, a small network: ${M} hidden units look at each token alone. ` +
       `The better one fits, the more of its list it adds. ${point} one: ${unitQuestion}?`,

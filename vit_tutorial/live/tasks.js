@@ -47,7 +47,7 @@ function buildNextPages({ $, model: { nextPages, isOfDigits } }) {
   own.onclick = () => $("input[type=file]").click();
   const links = Object.entries(nextPages).map(([textContent, href]) => make("a", { textContent, href }));
   const other =
-    "type vit-tutorial live --weights photographs in a terminal for a page of photographs, or build the model in lesson 01.";
+    "on a computer with vit-tutorial, vit-tutorial live --weights photographs makes a page of photographs; lesson 01 begins to build the model.";
   $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 
@@ -57,8 +57,8 @@ export function buildTasks(page) {
   drawers.push(() => drawTasks(page));
   return {
     "next-task"() {
-      state.task = (state.task + 1) % TASKS.length;
-      write(page, taskOf(page));
+      state.task = state.task < TASKS.length - 1 ? state.task + 1 : 0;
+      write(page, (isChanged(state.changes) ? "Press Reset. " : "") + taskOf(page));
     },
   };
 }
