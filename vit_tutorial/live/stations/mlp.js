@@ -48,7 +48,8 @@ export const mlpStation = {
       return `The list of unit ${unit}, learned: times ${digits(value)}, it is added to the token`;
     },
     mlpName: ({ M }) => `+ what the MLP adds: the lists of all ${M} units, each times its number, and a bias`,
-    mlpSum: ({ isOn }) => (isOn("mlp.residual") ? "= z, out of the block: z′ plus that" : "z, without z′: the shortcut is off"),
+    mlpSum: ({ isOn }) =>
+      isOn("mlp.residual") ? "= z, out of the block: z′ plus that" : "z, without z′: the shortcut is off",
   },
   draw({ $ }, s) {
     $('[data-station="mlp"] .computation').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));
