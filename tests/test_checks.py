@@ -228,7 +228,8 @@ def test_prints_are_kept_short():
 
     passed, text = hand_in("patchify", chatty)
     assert passed
-    assert "Your code printed 12012 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
+    calls = 2 * len(checks.CATALOGUE["patchify"].cases())
+    assert f"Your code printed {1001 * calls} lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
     assert "line 5" not in text
 
 

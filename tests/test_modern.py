@@ -214,6 +214,8 @@ def test_meta_builds_without_memory_and_a_state_dict_fills_it():
         ({"position_bias": True, "registers": 1}, ["position_bias"]),
         ({"position_bias": True, "class_tokens": 0, "pool": "mean"}, ["position_bias"]),
         ({"pool": "attention", "pool_heads": 5}, ["pool_heads 5"]),
+        ({"pool": "attention", "pool_heads": 0}, ["pool_heads", "at least 1"]),
+        ({"layer_scale": float("nan")}, ["layer_scale must be finite", "nan"]),
         ({"dim": 30}, ["dim 30", "num_heads 4"]),
         ({"image_size": 30}, ["30x30"]),
     ],
@@ -228,6 +230,8 @@ def test_numbers_have_their_type(refuses):
         tiny(layer_scale="a")
     with refuses(TypeError, "registers must be an int", "1.5"):
         tiny(registers=1.5)
+    with refuses(TypeError, "temperature must be a number", "'a'"):
+        Rotary(temperature="a")
 
 
 @pytest.mark.parametrize("name", ["qkv_bias", "pre_norm", "gated"])

@@ -67,6 +67,9 @@ def test_statistics_that_pixels_cannot_have(refuses, mean, std):
 def test_the_image_size_is_a_pair(refuses):
     with refuses(TypeError, "image_size must be a pair of ints (height, width), got 32"):
         Preprocessing(32, (0.5,), (0.25,))
+    with refuses(ValueError, "image_size must be at least 1 pixel", "(-1, 8)"):
+        Preprocessing((-1, 8), (0.5,), (0.25,))
+    assert Preprocessing([4, 6], (0.5,), (0.25,)).image_size == (4, 6)  # as JSON has it
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "CMYK", "I;16", "1"])
@@ -96,6 +99,7 @@ def test_green_is_brighter_than_blue():
         (COLOUR, 255 * torch.ones(3, 4, 6), ValueError, ("[0, 1]", "255", "divide")),
         (COLOUR, torch.full((3, 4, 6), 1.01), ValueError, ("[0, 1]", "1.01")),
         (COLOUR, torch.full((3, 4, 6), -0.1), ValueError, ("[0, 1]", "-0.1")),
+        (COLOUR, torch.full((3, 4, 6), torch.nan), ValueError, ("[0, 1]", "nan")),
         (COLOUR, torch.ones(3, 4, 6, dtype=torch.uint8), TypeError, ("floating-point", "uint8")),
         (COLOUR, np.ones((3, 4, 6)), TypeError, ("floating-point", "ndarray")),
     ],

@@ -120,6 +120,8 @@ def test_runs_that_fix_no_law_are_refused(refuses, cost, losses, words):
 def test_other_refusals(refuses):
     with refuses(ValueError, "3 runs", "at least 4"):
         predict([1, 2, 3], [3, 2, 1], 4)
+    with refuses(ValueError, "new_cost must be positive and finite", "-16"):
+        predict([1, 2, 4, 8], [4, 3, 2, 1.5], -16)
     for factor in (-1, math.inf):
         with refuses(ValueError, "positive, finite", str(factor)):
             scale_config(BASE, factor)

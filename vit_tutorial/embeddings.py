@@ -19,7 +19,7 @@ class Embeddings(nn.Module):
     Args:
         image_size, patch_size, in_channels, dim: as :class:`PatchEmbedding` has them.
         position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
-        dropout: probability in [0, 1), after the positions are added (appendix B.1).
+        dropout: probability in [0, 1], after the positions are added (appendix B.1).
         class_token: False leaves it out, for pooling by the mean; then T = N.
 
     Raises:

@@ -13,7 +13,7 @@ class MLP(nn.Module):
     Args:
         dim: D.
         hidden_dim: M, four times D in the paper.
-        dropout: probability in [0, 1), after the GELU and after the second layer (the paper's code).
+        dropout: probability in [0, 1], after the GELU and after the second layer (the paper's code).
         gelu: "exact" (erf) or "tanh" (its approximation, which JAX uses by default).
 
     Raises:

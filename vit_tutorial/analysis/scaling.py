@@ -114,12 +114,15 @@ def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int =
         seed: of the draws.
 
     Raises:
-        ValueError: as :func:`fit_law`, or fewer than four runs, which leave no degree of freedom.
+        ValueError: as :func:`fit_law`, fewer than four runs, which leave no degree of freedom, or a new cost that isn't
+            positive and finite.
     """
     x, y = _runs(cost, losses)
     n = len(x)
     if n < 4:
         raise ValueError(f"{n} runs determine a law of three numbers, without residuals: make at least 4")
+    if not 0 < new_cost < math.inf:
+        raise ValueError(f"new_cost must be positive and finite, got {new_cost}")
     law = fit_law(x, y)
     squares = np.sum(np.log(y / law(x)) ** 2)
     random = np.random.default_rng(seed)

@@ -116,6 +116,12 @@ PATCHIFY = Exercise(
             reread=_HAND,
             wrong=_permuted(0, 4, 2, 1, 3, 5),
         ),
+        Mistake(
+            name="rows and columns within a patch exchanged",
+            says="You read a patch column by column. Its pixels go like words on a page: row by row.",
+            reread=_ORDER,
+            wrong=_permuted(0, 2, 4, 1, 5, 3),
+        ),
     ),
 )
 

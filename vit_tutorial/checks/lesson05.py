@@ -75,6 +75,11 @@ def _norm_cases() -> list[Case]:
     return [Case(label, (x, normal(x.shape[-1], seed=2), normal(x.shape[-1], seed=3), eps)) for label, x, eps in inputs]
 
 
+def _divided_by_variance(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
+    return (x - mean) / (variance + eps) * weight + bias
+
+
 def _norm_with(axis: int = -1, unbiased: bool = False, eps_inside: bool = True) -> Callable[..., Tensor]:
     """Layer norm over another axis, with another variance, or with eps added to the root."""
 
@@ -107,6 +112,12 @@ LAYER_NORM = Exercise(
             "divides by D.",
             reread=_PENCIL,
             wrong=_norm_with(unbiased=True),
+        ),
+        Mistake(
+            name="a division by the variance",
+            says="Divide by the standard deviation, the root of the variance: sqrt(variance + eps).",
+            reread=_PENCIL,
+            wrong=_divided_by_variance,
         ),
         Mistake(
             name="eps outside the root",

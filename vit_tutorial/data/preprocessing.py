@@ -71,6 +71,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         if not isinstance(self.image_size, (tuple, list)):
             raise TypeError(f"image_size must be a pair of ints (height, width), got {self.image_size!r}")
+        object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
         possible = all(0 <= mean <= 1 for mean in self.mean) and all(0 < std < math.inf for std in self.std)
         if len(self.mean) != len(self.std) or not possible:
             raise ValueError(
@@ -110,7 +111,7 @@ class Preprocessing:
                 f"images must be ({C}, {self.image_size[0]}, {self.image_size[1]}), one or a batch of them, got "
                 f"{tuple(images.shape)}: give PIL images, which are cropped and resized, or resize them yourself"
             )
-        if images.numel() and (images.min() < 0 or images.max() > 1):
+        if images.numel() and not (images.min() >= 0 and images.max() <= 1):  # nan is neither
             low, high = images.aminmax()
             raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
         return normalise(images.reshape(-1, C, *self.image_size), self)

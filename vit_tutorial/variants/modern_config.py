@@ -39,7 +39,7 @@ class Rotary:
 
     def __post_init__(self) -> None:
         check_choice(self.coordinates, "coordinates", Coordinates)
-        if not 1.0 < self.temperature < math.inf:
+        if not 1.0 < as_number(self.temperature, "temperature") < math.inf:
             raise ValueError(f"temperature must be above 1 and finite, got {self.temperature}")
         if isinstance(self.reference, list):  # as JSON has it
             object.__setattr__(self, "reference", tuple(self.reference))
@@ -104,6 +104,8 @@ class ModernConfig(ViTConfig):
             object.__setattr__(self, name, as_count(getattr(self, name), name, least=0))
         if self.layer_scale is not None:
             object.__setattr__(self, "layer_scale", as_number(self.layer_scale, "layer_scale"))
+            if not math.isfinite(self.layer_scale):
+                raise ValueError(f"layer_scale must be finite, got {self.layer_scale}: 1e-5 and 0.1 are usual")
         if self.class_tokens == 0 and self.pool in ("cls", "cls+mean"):
             raise ValueError(f"pool={self.pool!r} reads the class token: class_tokens=1, or pool='mean'")
         if self.class_tokens > 1 and self.position != "learned":
@@ -112,8 +114,8 @@ class ModernConfig(ViTConfig):
             raise ValueError(f"rotary positions need D / h divisible by 4, got {self.dim} / {self.num_heads}")
         if self.position_bias and self.prefix_tokens != 1:
             raise ValueError("position_bias is for one class token and patches (BEiT's): class_tokens=1, registers=0")
-        heads = self.num_heads if self.pool_heads is None else self.pool_heads
-        if self.pool == "attention" and (heads < 1 or self.dim % heads):
+        heads = self.num_heads if self.pool_heads is None else as_count(self.pool_heads, "pool_heads")
+        if self.pool == "attention" and self.dim % heads:
             raise ValueError(f"dim {self.dim} is not divisible by pool_heads {heads}: change one of them")
 
     @property

@@ -164,7 +164,7 @@ def shuffled(right: Tensor, actual: Tensor, tolerance: float) -> str:
     # Of many numbers that lie close together, each is near another one.
     if (actual_sorted - right_sorted).abs().max() > 0.02 * (actual - right).abs().max():
         return ""
-    return "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
+    return "The right numbers are all there, but in other places: look at the order of the axes."
 
 
 def partly_right(right: Tensor, actual: Tensor, tolerance: float) -> str:
