@@ -803,6 +803,21 @@ def test_the_largest_share_is_guessed_before_shares_are_shown(show, digits):
     assert [said.endswith(": as you guessed.") for said in guess_each(page)] == [choice == right for choice in range(3)]
 
 
+# The level of grey four pixels within the corner of patch 1's tile; the tiles of patches lie below the class token's.
+CORNER = """(stage) => {
+  const tile = (0.42 * innerHeight) / 5;
+  const { data } = stage.getContext("2d").getImageData(tile + 4, tile + 8 + 4, 1, 1);
+  return [...data.subarray(0, 3)];
+}"""
+
+
+@browser_only
+def test_the_patch_of_a_tile_is_seen_around_its_share_on_a_phone(show, digits):
+    page = show(digits[0], whole=False, size=(844, 390), fragment="#stop=9")
+    pixel = round(255 * float(digits[3][0][0, 0, 2]))  # at the corner of patch 1
+    assert page.locator(".stage").evaluate(CORNER) == pytest.approx([pixel] * 3, abs=1)
+
+
 @browser_only
 def test_what_a_temperature_does_is_guessed_before_it_is_moved(show, digits):
     page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=9")

@@ -8,7 +8,7 @@ import { drawPatch } from "./picker.js";
 const MOST_TILE = 64; // pixels of a token's tile
 const STRIP_HEIGHT = 22; // pixels: the height of a strip
 const BETWEEN = 6; // pixels between a strip and the next one's label
-const NUMBER = 32; // pixels that a number needs; in what is left of a tile around it, its patch is seen
+const NUMBER = 24; // pixels that a number needs; in what is left of a tile around it, its patch is seen
 const LEAST = 26; // pixels: on a smaller tile some numbers would have room, and others none
 const RING = 0.14; // of a tile is enough for that
 const ARRIVAL = 0.6; // of the time for a score, when q has come to the token that it is compared with
@@ -91,7 +91,7 @@ function drawTile(stage, token) {
   }
   context.fillStyle = colourOf("--fill");
   context.fillRect(...box);
-  drawText(stage, ["CLS"], x + tile / 2, y + 0.3 * tile, { width: tile, colour: colourOf("--c"), align: "center" });
+  drawText(stage, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
 }
 
 // Within a tile: its token's score, or its weight once scores are softmaxed.
