@@ -57,11 +57,12 @@ function hint({ state, model: { classes, titles, sizes } }) {
 
 function drawAnswer(page) {
   const { $, past, state, model, shown } = page;
-  const { now, of } = shown;
+  const { now, before, of } = shown;
   const changed = isChanged(of.changes);
   drawBars(page, changed);
   $(".prediction").textContent = answerOf(model, now);
-  $(".tour-prediction").textContent = `It says ${unbroken(answerOf(model, now))}`;
+  const says = changed ? `${answerOf(model, before)} →` : "It says";
+  $(".tour-prediction").textContent = unbroken(`${says} ${answerOf(model, now)}`);
   $(".changes").classList.toggle("hidden", !changed);
   $(".list").textContent = changed ? `${describe(of.changes, model.states).join("; ")}.` : "";
   $(".difference").textContent = unbroken(difference(page));

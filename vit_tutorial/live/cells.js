@@ -29,7 +29,7 @@ export const isLight = (pixel) =>
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
 //   texts: the numbers are written into their cells, if they are few, with percentages: as such; labels: words below
-//   name(i): what number i is; more: said of all; square: cells are
+//   name(i): what number i is; more: said of all, in place of their range; square: cells are
 //   write(v): a number as it is read
 //   sources(i): where number i comes from, see sources.js; pointed(i): what follows; chosen: what did last
 // frameSources([first, last]) frames numbers of one row that another one comes from; frameSources() none.
@@ -49,11 +49,11 @@ export function cells({ pixels, say }, place, label) {
   let at = null; // the number that is read
 
   function summary() {
-    const { values, more = "", write = digits } = shown;
+    const { values, more, write = digits } = shown;
     const low = values.reduce((a, b) => Math.min(a, b));
     const high = values.reduce((a, b) => Math.max(a, b));
     const range = low === high ? `, all ${write(low)}` : ` from ${write(low)} to ${write(high)}`;
-    return `${values.length.toLocaleString("en")} numbers${range}${more}`;
+    return `${values.length.toLocaleString("en")} numbers${more || range}`;
   }
 
   function read() {

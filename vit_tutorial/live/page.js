@@ -11,7 +11,7 @@ import { storyOf } from "./story.js";
 
 const MOST_UNDONE = 200;
 
-function stateOf({ samples, middle }) {
+export function stateOf({ samples, middle }) {
   return {
     picture: samples[0],
     sample: 0, // its number; -1: it is none

@@ -56,13 +56,11 @@ export function progressOf(time, weights) {
   return { scored, softmaxed: clamp(time - T, 0, 1), valueAdded, current, isTaking: time > T + 1 };
 }
 
-// The first of some texts that has room; none: without it.
-function drawText({ context, layout }, texts, x, y, { width = Infinity, colour, align = "left", bold = false }) {
+// A text, made narrower where it has no room.
+function drawText({ context, layout }, text, x, y, { width, colour, align = "left", bold = false }) {
   context.font = `${bold ? "600 " : ""}${layout.text}px system-ui, sans-serif`;
-  const text = texts.find((one) => context.measureText(one).width <= width);
-  if (!text) return;
   Object.assign(context, { fillStyle: colour, textAlign: align, textBaseline: "middle" });
-  context.fillText(text, x, y);
+  context.fillText(text, x, y, width);
 }
 
 const cssOf = (pixel) => `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
@@ -91,7 +89,7 @@ function drawTile(stage, token) {
   }
   context.fillStyle = colourOf("--fill");
   context.fillRect(...box);
-  drawText(stage, ["CLS"], x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
+  drawText(stage, "CLS", x + tile / 2, y + tile / 2, { width: tile, colour: colourOf("--c"), align: "center" });
 }
 
 // Within a tile: its token's score, or its weight once scores are softmaxed.
@@ -99,21 +97,20 @@ function drawNumber(stage, token) {
   const { context, page, scene, layout, progress } = stage;
   if (progress.scored(token) < ARRIVAL) return; // the question is on its way
   const { tile, tileOf } = layout;
-  const [score, weight] = [scene.scores[token], scene.weights[token]];
+  const { scores, weights } = scene;
+  const [score, weight] = [scores[token], weights[token]];
   const isWeight = progress.softmaxed > 0.5;
-  const heat = Math.min(255, (255 * weight) / largest(scene.weights.subarray(scene.prefix)));
-  const level = isWeight ? heat : 127.5 + (127.5 * score) / largestSize(scene.scores);
+  const level = isWeight ? (255 * weight) / largest(weights) : 127.5 + (127.5 * score) / largestSize(scores);
   const pixel = page.model.pixels[isWeight ? "heat" : "signed"][Math.round(level)];
   const ring = clamp((tile - NUMBER) / 2, 2, RING * tile);
   const edge = ring + 0.3 * tile * Math.sin(Math.PI * progress.softmaxed); // it shrinks, and comes back
   const [x, y] = tileOf(token);
   context.fillStyle = cssOf(pixel);
   context.fillRect(x + edge, y + edge, tile - 2 * edge, tile - 2 * edge);
-  const rounded = [score.toFixed(1), String(Math.round(score) + 0)].map((text) => text.replace("-", "−"));
-  const texts = isWeight ? [`${Math.round(100 * weight)}%`] : rounded;
+  const text = isWeight ? `${Math.round(100 * weight)}%` : score.toFixed(1).replace("-", "−");
   if (tile < LEAST) return;
   const colour = isLight(pixel) ? "#000000" : "#ffffff";
-  drawText(stage, texts, x + tile / 2, y + tile / 2, { width: tile, colour, align: "center" });
+  drawText(stage, text, x + tile / 2, y + tile / 2, { width: tile - 2 * ring, colour, align: "center" });
 }
 
 // Where each token's weight lies in the bar of all of them, [top, height]: in the order of the tokens.
@@ -170,7 +167,7 @@ function drawList(stage, kind, token, place) {
   const values = kind === "q" ? rows : rowOf(rows, token, scene.q.length);
   const y = place * (label + STRIP_HEIGHT + BETWEEN);
   const name = `${kind} of ${page.model.tokenName(token)}`;
-  drawText(stage, [name], left, y + label / 2, { colour: page.colourOf(`--${kind}`), bold: true, width: strip });
+  drawText(stage, name, left, y + label / 2, { colour: page.colourOf(`--${kind}`), bold: true, width: strip });
   drawStrip(context, values, largestSize(rows), page.model.pixels.signed, [left, y + label, strip, STRIP_HEIGHT]);
 }
 
@@ -209,8 +206,8 @@ function drawSums(stage) {
   });
   const { top, bottom } = layout.flow;
   const [left, width] = [layout.left + 1.8 * BAR, layout.strip - 1.8 * BAR];
-  const names = [`${page.model.tokenName(scene.token)} takes`, "takes"];
-  drawText(stage, names, left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true, width });
+  const name = `${page.model.tokenName(scene.token)} takes`;
+  drawText(stage, name, left, top + layout.label / 2, { colour: page.colourOf("--text"), bold: true, width });
   drawStrip(context, sums, largestSize(scene.sums), page.model.pixels.signed, [
     left,
     top + layout.label,

@@ -17,6 +17,7 @@ export const hasReached = (page, station) => ORDER.indexOf(station) <= ORDER.ind
 //   alsoInSight: what else must be in sight; buttons: beside the sentence
 //   watch: the part of attention that is guessed, and then played
 //   reaches: how far the story has come, if not to the station
+//   afterAnother: what is said once another picture was taken
 //   hasTasks: the sentence ends with a task, see tasks.js
 
 const STORY = [
@@ -88,6 +89,7 @@ const STORY = [
     text: () =>
       "One more token joins: the class token, of no patch. It will collect the answer. " +
       "Take another picture: do its numbers change here?",
+    afterAnother: "Another picture, the same numbers: the class token has seen no patch yet.",
   },
   {
     station: "attention",

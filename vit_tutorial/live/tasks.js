@@ -5,14 +5,19 @@ import { isChanged } from "./changes.js";
 import { make, unbroken } from "./dom.js";
 import { explainWords } from "./words.js";
 
-// cut: the parts to be cut; count: how many of them, one if it isn't said; turns: whether the answer is another then
+// cut: the parts to be cut; isEnough: whether they are all, one if it isn't said; turns: whether the answer is another then
 const TASKS = [
   { text: "with one attention cut, it names something else", cut: /\d\.attention$/, turns: true },
   { text: "with one block cut, it names the same", cut: /^blocks\.\d+$/ },
   { text: "with one shortcut cut, + z or + z′, it names something else", cut: /residual$/, turns: true },
-  { text: "with all MLPs cut, it names the same", cut: /mlp$/, count: ({ L }) => L },
-  { text: "with half of all heads cut, it names the same", cut: /heads/, count: ({ L, h }) => Math.ceil((L * h) / 2) },
+  { text: "with all MLPs cut, it names the same", cut: /mlp$/, isEnough: ({ off, L }) => off.length === L },
+  { text: "with half of all heads cut, it names the same", cut: /attention(\.heads\.\d+)?$/, isEnough: isHalfOfHeads },
 ];
+
+function isHalfOfHeads({ L, h, isHeadOn }) {
+  const heads = [...Array(L * h).keys()];
+  return heads.filter((i) => isHeadOn(Math.floor(i / h), i % h)).length === Math.floor((L * h) / 2);
+}
 
 // The stop's sentence.
 export function write(page, text) {
@@ -25,19 +30,20 @@ export function taskOf({ state: { task } }) {
   return `Task ${task + 1}: ${TASKS[task].text}.`;
 }
 
-function isDone({ cut, count = () => 1, turns = false }, { now, before, of: { changes } }, sizes) {
-  const { off } = changes;
-  const isAsked = off.length === count(sizes) && off.every((part) => cut.test(part));
+function isDone({ cut, isEnough = ({ off }) => off.length === 1, turns = false }, scene, { now, before }) {
+  const { changes } = scene;
+  const isAsked = isEnough({ ...scene, off: changes.off }) && changes.off.every((part) => cut.test(part));
   return isAsked && !isChanged({ ...changes, off: [] }) && (best(now) !== best(before)) === turns;
 }
 
-// Says what did the task, and the next one.
-function drawTasks(page) {
-  const { model, shown, state, stops } = page;
+// Says whether what was cut does the task, and then the next one.
+function drawTasks(page, scene) {
+  const { model, shown, state } = page;
   const task = TASKS[state.task];
-  if (!stops[state.stop].hasTasks || !task || !isDone(task, shown, model.sizes)) return;
-  state.task++;
   const [before, now] = [shown.before, shown.now].map((run) => answerOf(model, run));
+  if (!task || !isChanged(scene.changes)) return write(page, taskOf(page));
+  if (!isDone(task, scene, shown)) return write(page, `${taskOf(page)} Now it says ${now}: not yet.`);
+  state.task++;
   write(page, `✓ ${before} → ${now}. Press Reset. ${taskOf(page)}`);
 }
 
@@ -52,9 +58,14 @@ function buildNextPages({ $, model: { nextPages, isOfDigits } }) {
 }
 
 export function buildTasks(page) {
-  const { state, drawers } = page;
+  const { state, stops, shown, drawers } = page;
+  let told = null; // the pass of which the sentence tells
   buildNextPages(page);
-  drawers.push(() => drawTasks(page));
+  drawers.push((scene) => {
+    if (!stops[state.stop].hasTasks || told === shown.now) return;
+    told = shown.now;
+    drawTasks(page, scene);
+  });
   return {
     "next-task"() {
       state.task = state.task < TASKS.length - 1 ? state.task + 1 : 0;

@@ -3,9 +3,9 @@
 import { noteStop } from "./address.js";
 import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./choice.js";
-import { make, reveal } from "./dom.js";
+import { make } from "./dom.js";
 import { choosePicture } from "./input.js";
-import { change, draw, follow, remember } from "./page.js";
+import { change, draw, follow, remember, stateOf } from "./page.js";
 import { bringIntoSight, measure } from "./sight.js";
 import { taskOf, write } from "./tasks.js";
 import { explainWords } from "./words.js";
@@ -34,7 +34,7 @@ function drawTourButtons({ $, model: { samples } }, names) {
 const isFirst = ({ stop, isWhole, isAway }) => stop === 0 && !isWhole && !isAway;
 
 export function tourOf(page) {
-  const { $, $$, model, state, stops } = page;
+  const { $, model, state, stops } = page;
   const { prefix } = model.sizes;
   let patch = model.middle; // that the reader followed last
 
@@ -114,7 +114,6 @@ export function tourOf(page) {
     await follow(page);
   }
 
-  $(".tour-buttons").onclick = () => $$(".tour-highlight").forEach((one) => reveal(one)); // it may be out of sight
   new ResizeObserver(() => {
     measure(page);
     explainWords(page);
@@ -141,11 +140,16 @@ export function tourOf(page) {
       another() {
         const next = nextSample(page);
         choosePicture(page, model.samples[next], { sample: next });
+        const { afterAnother } = stops[state.stop];
+        if (afterAnother) write(page, afterAnother);
       },
       back: () => arrive(state.stop - 1),
       next() {
         if (state.isAway) return arrive(state.stop);
-        return arrive(isLast() ? 0 : state.stop + 1);
+        if (!isLast()) return arrive(state.stop + 1);
+        const { picture, sample, message, changes } = state;
+        Object.assign(state, stateOf(model), { picture, sample, message, changes });
+        return arrive(0);
       },
     },
   };

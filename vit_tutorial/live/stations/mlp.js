@@ -41,7 +41,7 @@ export const mlpStation = {
     mlpDim: ({ M }) => `M = ${M}`,
     hiddenName({ block, token, M, theName }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `${M} hidden units, for ${theName(token)}: ${on} on (above 0)`;
+      return `${M} hidden units, for ${theName(token)}: ${on} on (above 0), the others close to 0`;
     },
     listName({ block, token, M, unit }) {
       const value = rowOf(block.mlp.hidden, token, M)[unit];
