@@ -775,6 +775,35 @@ def test_a_key_is_guessed_among_three_before_scores_are_shown(show, digits):
     assert "guessed" not in text(page, ".watch .caption")
 
 
+# How bright the tiles of the class token and the patches are, near a corner of each.
+TILES = """(stage) => {
+  const ratio = stage.width / stage.clientWidth, tile = Math.min(0.105 * stage.clientWidth, 0.084 * innerHeight, 64);
+  const copy = new OffscreenCanvas(stage.width, stage.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(stage, 0, 0);
+  return Array.from({ length: 17 }, (_, token) => {
+    const [x, y] = token ? [((token - 1) % 4) * tile, tile + 8 + Math.floor((token - 1) / 4) * tile] : [0, 0];
+    const [r, g, b] = copy.getImageData((x + 12) * ratio, (y + 12) * ratio, 1, 1).data;
+    return r + g + b;
+  });
+}"""
+
+
+@browser_only
+def test_all_tiles_share_one_scale(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800), fragment="#stop=8")
+    weights = np.array(page.evaluate(ATTENTION, "weights")).reshape(17, 17)
+    token = next(t for t in range(1, 17) if weights[t].argmax() == 0)  # that looks at the class token most
+    page.locator(".guesses button").first.click()
+    page.evaluate(f"{STATE}.token = {token}")
+    page.locator('[name="time"]').fill("18")
+    page.locator(".stage").press("ArrowDown" if token < 13 else "ArrowUp")
+    page.locator(".stage").press("ArrowUp" if token < 13 else "ArrowDown")
+    assert page.evaluate(f"{STATE}.token") == token
+    bright = np.array(page.locator(".stage").evaluate(TILES))
+    clear = weights[token] > 0.02
+    assert (bright[clear].argsort() == weights[token][clear].argsort()).all()
+
+
 # The colours of the 12 cells of three strips to the right of the tokens: red, green, blue and how opaque.
 STRIPS = """(stage) => {
   const ratio = stage.width / stage.clientWidth, width = stage.clientWidth;
@@ -1114,6 +1143,29 @@ def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size
         page.locator("[data-do=next]").evaluate("(button) => button.click()")
 
 
+@browser_only
+def test_on_a_low_screen_the_diagram_is_never_seen_in_part(show, digits):
+    page = show(digits[0], size=(720, 450), whole=False)
+    below = """() => {
+      const { shadowRoot } = document.querySelector("[data-vit-live]");
+      const bottom = (part) => shadowRoot.querySelector(part).getBoundingClientRect().bottom;
+      return bottom(".map-legend") - bottom(".tour");
+    }"""
+    for number in (10, 13):
+        page.evaluate("(hash) => { location.hash = hash; }", f"#stop={number}")
+        wait(page, f"{STATE}.stop === {number - 1}")
+        assert page.evaluate(below) < 9, number  # as wide is the tour's white edge
+
+
+@browser_only
+def test_what_is_said_of_two_tokens_leaves_their_frame_in_sight(show, digits):
+    page = show(digits[0], size=(720, 450), whole=False, fragment="#stop=5")
+    page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+    assert "differ from those of" in text(page, "[data-tour=z0] .reading")
+    box = page.locator("[data-tour=z0]").bounding_box()
+    assert box["y"] + box["height"] + 6 <= 450  # the frame is as wide
+
+
 # ----------------------------------------------------------------------------------------------- where it is shown
 
 
@@ -1411,6 +1463,7 @@ def test_an_explanation_opens_by_hover_and_by_focus_and_escape_closes_it(show, d
         assert word.evaluate(shown) == "none"
         opens()
         assert word.evaluate(shown) == f'"{WORDS["softmax"]}"'
+        assert word.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').top) > e.offsetParent.clientHeight - 1")
         assert word.evaluate("(e) => parseFloat(getComputedStyle(e, '::after').fontSize)") >= 14
         page.keyboard.press("Escape")
     assert word.evaluate(shown) == "none"
