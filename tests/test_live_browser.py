@@ -1045,7 +1045,7 @@ def test_a_task_is_not_done_by_anything_else(show, digits):
     page.get_by_text("taken away", exact=True).click()
     page.get_by_label("block 1, attention", exact=True).click()
     wait(page, SETTLED)
-    assert text(page, ".sentence").endswith(": not yet.")  # positions are away, too
+    assert text(page, ".sentence").endswith(" Not yet: it asks for another change.")  # positions are away, too
     page.get_by_text("Reset", exact=True).first.click()
     page.get_by_label("block 3, attention", exact=True).click()
     wait(page, SETTLED)

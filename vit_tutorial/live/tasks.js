@@ -30,10 +30,11 @@ export function taskOf({ state: { task } }) {
   return `Task ${task + 1}: ${TASKS[task].text}.`;
 }
 
-function isDone({ cut, isEnough = ({ off }) => off.length === 1, turns = false }, scene, { now, before }) {
-  const { changes } = scene;
-  const isAsked = isEnough({ ...scene, off: changes.off }) && changes.off.every((part) => cut.test(part));
-  return isAsked && !isChanged({ ...changes, off: [] }) && (best(now) !== best(before)) === turns;
+// Whether what the task asks for is cut, and nothing else is changed.
+function isAsked({ cut, isEnough = ({ off }) => off.length === 1 }, scene) {
+  const { off } = scene.changes;
+  const isCut = isEnough({ ...scene, off }) && off.every((part) => cut.test(part));
+  return isCut && !isChanged({ ...scene.changes, off: [] });
 }
 
 // Says whether what was cut does the task, and then the next one.
@@ -42,7 +43,11 @@ function drawTasks(page, scene) {
   const task = TASKS[state.task];
   const [before, now] = [shown.before, shown.now].map((run) => answerOf(model, run));
   if (!task || !isChanged(scene.changes)) return write(page, taskOf(page));
-  if (!isDone(task, scene, shown)) return write(page, `${taskOf(page)} Now it says ${now}: not yet.`);
+  if (!isAsked(task, scene)) return write(page, `${taskOf(page)} Not yet: it asks for another change.`);
+  const { turns = false } = task;
+  if ((best(shown.now) !== best(shown.before)) !== turns) {
+    return write(page, `${taskOf(page)} Now it says ${now}: not yet.`);
+  }
   state.task++;
   write(page, `✓ ${before} → ${now}. Press Reset. ${taskOf(page)}`);
 }
