@@ -36,6 +36,12 @@ def is_lesson(path: Path) -> bool:
     return path.parent.name == "notebooks"
 
 
+def file_of_benchmarks(link: re.Match[str]) -> str:
+    """A link's text and file: benchmarks/ has no pages in the book. A text that names the file is left out."""
+    text, file = link.groups()
+    return f"`{file}`" if text.strip("`") in ("benchmarks", file, Path(file).name) else f"{text} (`{file}`)"
+
+
 def notebook_page(path: Path) -> NotebookNode:
     """A notebook as the book shows it.
 
@@ -45,8 +51,7 @@ def notebook_page(path: Path) -> NotebookNode:
     fold_cells(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            # benchmarks/ has no pages in the book.
-            cell.source = LINK_TO_BENCHMARKS.sub(r"\1 (in the repository, `\2`)", cell.source)
+            cell.source = LINK_TO_BENCHMARKS.sub(file_of_benchmarks, cell.source)
             cell.source = LINK_OUT_OF_THE_FOLDER.sub(lambda link: link_within_the_book(link, path), cell.source)
     links = links_below_title(path, notebook.cells[0].source)
     if is_lesson(path):

@@ -12,6 +12,7 @@ from typing import Any
 import check
 import glossary
 import module_pages
+import notebook_pages
 import pytest
 from browser import browser_only
 
@@ -76,6 +77,12 @@ def test_only_prose_is_linked() -> None:
     link = r'<a class="term" href="../glossary.html#softmax" title="[^"]+">(\w+)</a>'
     plain, links = re.subn(link, r"\1", cell.source)
     assert (plain, links) == (text, 1)  # batch norm is introduced later, and isn't a batch
+
+
+def test_a_file_of_benchmarks_is_named_once_and_not_linked() -> None:
+    text = "([benchmarks](../benchmarks/a.csv)), [`a.csv`](../benchmarks/a.csv), [15](../benchmarks/a.csv#x)"
+    found = notebook_pages.LINK_TO_BENCHMARKS.sub(notebook_pages.file_of_benchmarks, text)
+    assert found == "(`benchmarks/a.csv`), `benchmarks/a.csv`, 15 (`benchmarks/a.csv`)"
 
 
 GOOD = """<link rel="stylesheet" href="a.css"><h1 id="top">A</h1><a href="https://arxiv.org">a</a> <a href="#top">b</a>

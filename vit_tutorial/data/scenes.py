@@ -66,15 +66,15 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     labels = random.permutation(n).astype(np.int64) % len(TARGETS)
     rng = _drawn_by(random)
 
-    ground = _ground(rng, n)
+    tint, coarse, fine = _ground(rng, n)
     kind = np.concatenate([labels[:, None], len(TARGETS) + rng(0, len(DISTRACTORS), (n, 4))], axis=1)  # (n, 5)
     # Targets lean by up to 30 degrees, distractors turn freely.
     turn = np.concatenate([rng(-3, 4, (n, 1)), rng(0, TURNS, (n, 4))], axis=1)
-    paint = _paint(rng, ground[0] @ LUMA // 1000)
+    paint = _paint(rng, tint @ LUMA // 1000)
     radius, corner, placed = _places(rng, n)
     grain = random.randint(-4, 5, (n, 3, 64, 64), dtype=np.int8)
 
-    images, masks = _paint_scenes(_Scenes(*ground, kind, radius, turn, paint, corner, placed, grain))
+    images, masks = _paint_scenes(_Scenes(tint, coarse, fine, kind, radius, turn, paint, corner, placed, grain))
     return images, labels, masks
 
 

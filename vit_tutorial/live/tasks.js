@@ -5,7 +5,7 @@ import { isChanged } from "./changes.js";
 import { make, unbroken } from "./dom.js";
 import { explainWords } from "./words.js";
 
-// cut: the parts to be cut; isEnough: whether they are all, one if it isn't said; turns: whether the answer is another then
+// cut: the parts to be cut; isEnough: whether all are, by default one part; turns: whether the answer must change
 const TASKS = [
   { text: "with one attention cut, it names something else", cut: /\d\.attention$/, turns: true },
   { text: "with one block cut, it names the same", cut: /^blocks\.\d+$/ },
@@ -58,13 +58,13 @@ function buildNextPages({ $, model: { nextPages, isOfDigits } }) {
   own.onclick = () => $("input[type=file]").click();
   const links = Object.entries(nextPages).map(([textContent, href]) => make("a", { textContent, href }));
   const other =
-    "on a computer with vit-tutorial, vit-tutorial live --weights photographs makes a page of photographs; lesson 01 begins to build the model.";
+    "lesson 01 begins to build this model. On a computer, vit-tutorial live --weights photographs makes a page like this of photographs.";
   $(".next-pages").replaceChildren("Go on: ", ...(isOfDigits ? [] : [own]), ...(links.length ? links : [other]));
 }
 
 export function buildTasks(page) {
   const { state, stops, shown, drawers } = page;
-  let told = null; // the pass of which the sentence tells
+  let told = null; // the last pass that the sentence was written for
   buildNextPages(page);
   drawers.push((scene) => {
     if (!stops[state.stop].hasTasks || told === shown.now) return;
