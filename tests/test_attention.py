@@ -140,6 +140,12 @@ def test_heads_that_do_not_divide_the_width_are_refused(refuses, heads):
         MultiHeadSelfAttention(12, str(heads))
 
 
+@pytest.mark.parametrize("width", [0, -12])
+def test_a_width_below_1_is_refused(refuses, width):
+    with refuses(ValueError, "the width must be at least 1", f"got {width}"):
+        MultiHeadSelfAttention(width, 1)
+
+
 @pytest.mark.parametrize("name", ["attention_dropout", "dropout"])
 def test_no_probability_is_refused_when_built(refuses, name):
     with refuses(ValueError, f"{name} is a probability in [0, 1)", "got 1.5"):

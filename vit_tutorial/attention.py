@@ -46,7 +46,7 @@ class MultiHeadSelfAttention(nn.Module):
         dropout: probability in [0, 1) on the output.
 
     Raises:
-        ValueError: D not divisible by h, or a probability outside [0, 1).
+        ValueError: D below 1 or not divisible by h, or a probability outside [0, 1).
         TypeError: h that isn't an int, or a probability that isn't a number.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
@@ -116,6 +116,8 @@ def check_heads(dim: int, num_heads: Any) -> None:
     """Raise a TypeError or ValueError unless the number of heads is a whole number that divides the width."""
     if isinstance(num_heads, bool) or not isinstance(num_heads, Integral):
         raise TypeError(f"num_heads must be an int, got {num_heads!r}")
+    if dim < 1:
+        raise ValueError(f"the width must be at least 1, got {dim}")
     if num_heads < 1 or dim % num_heads:
         good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
         raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
