@@ -37,6 +37,8 @@ def test_heatmaps_share_a_scale() -> None:
     assert {image.get_clim() for ax in figure.axes[:2] for image in ax.get_images()} == {(-10, 10)}
     plain = plots.heatmaps([a, b])
     assert {image.get_clim() for ax in plain.axes[:2] for image in ax.get_images()} == {(-10, 5)}
+    limited = plots.heatmaps([a, b], limits=(0, 1))
+    assert {image.get_clim() for ax in limited.axes[:2] for image in ax.get_images()} == {(0, 1)}
 
 
 def test_matrices_writes_the_numbers() -> None:

@@ -27,6 +27,7 @@ def heatmaps(
     xlabel: str = "",
     ylabel: str = "",
     symmetric: bool = False,
+    limits: tuple[float, float] | None = None,
     label: str = "",
     height: float = 3.2,
 ) -> Figure:
@@ -38,12 +39,15 @@ def heatmaps(
         xlabel: what the columns are.
         ylabel: what the rows are.
         symmetric: a diverging scale around zero, for signed values.
+        limits: the ends of the scale, so that several figures share it; None takes the arrays' own.
         label: of the colour bar.
         height: in inches.
     """
     values = [as_array(array) for array in arrays]
     low = min(float(array.min()) for array in values)
     high = max(float(array.max()) for array in values)
+    if limits:
+        low, high = limits
     if symmetric:
         high = max(-low, high)
         low = -high
