@@ -117,7 +117,7 @@ def measure(data: dict[str, Tensor], number: int) -> None:
     done = {row["model"] for row in RESULTS.rows()}
     if "photographs" not in done:
         add_rows("photographs", variants(model), images, labels)
-    pictures, truth = data["test_images"][::10].float() / 255, data["test_labels"][::10]
+    pictures, truth = data["test_images"].float() / 255, data["test_labels"]
     for group, models in tables(model, prepare).items():
         if group not in done:
             add_rows(group, models, pictures, truth)

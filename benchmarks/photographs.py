@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import vit_tutorial as vt
+import vit_tutorial.attention
 from vit_tutorial.data.augment import Flip
 from vit_tutorial.train.loop import parameter_groups, schedule, set_rate
 from vit_tutorial.variants.selfsup import MaskedAutoencoder
@@ -32,7 +34,6 @@ CONFIG = vt.ViTConfig(
     image_size=32, patch_size=4, num_classes=10, dim=160, depth=6, num_heads=5, mlp_dim=320, drop_path=0.05
 )
 EPOCHS = 24  # of the autoencoder
-HALF_EPOCHS, WHOLE_EPOCHS = 28, 5  # of the ViT: with half of the patches, then with all
 HALF_COST, WHOLE_COST = 42, 100  # of a step: the schedule counts work, not steps
 PLAIN_EPOCHS = 2  # the last ones, without mixing: the model ends on photographs as they are
 COPIES = 10
@@ -40,6 +41,27 @@ PADDING = 4
 TEACHER = 0.7  # weight of the hybrid's answers beside the labels
 BATCH = 256
 CLIP = 1.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the ViT learns; the defaults made the one that ships.
+
+    Attributes:
+        taught: whether the hybrid's answers count beside the labels.
+        muon: whether the blocks' matrices have Muon; else AdamW, as all else.
+        matrix_rate: the peak learning rate of the blocks' matrices.
+        half_epochs: epochs with half of the patches.
+        whole_epochs: epochs with all of them, at the end.
+        seed: of the first weights, the batches and the mixing.
+    """
+
+    taught: bool = True
+    muon: bool = True
+    matrix_rate: float = 3e-3
+    half_epochs: int = 28
+    whole_epochs: int = 5
+    seed: int = 0
 
 
 class Steps:
@@ -66,6 +88,11 @@ class Steps:
             writer.writeheader()
             writer.writerows(self.rows)
         print(*(f"{key} {value:.4g}" for key, value in row.items()), flush=True)
+
+
+def attend_step_by_step(q: Tensor, k: Tensor, v: Tensor, attn_mask: None, dropout_p: float) -> Tensor:
+    """Attention without the fused kernel, whose backward pass in bf16 takes half of a training step on a CPU."""
+    return vit_tutorial.attention.dot_product_attention(q, k, v, attn_mask)[0]
 
 
 def clock() -> dict[str, float]:
@@ -205,54 +232,66 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor, data: dict[str, T
     return sum(right) / len(labels)
 
 
-def optimizers(model: vt.ViT) -> list[torch.optim.Optimizer]:
-    """Muon for the blocks' matrices (torch.optim.Muon), AdamW for all else."""
+def optimizers(model: vt.ViT, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Muon (torch.optim.Muon) or AdamW for the blocks' matrices, AdamW for all else."""
     parameters = list(model.named_parameters())
     matrices = [parameter for name, parameter in parameters if name.startswith("blocks") and parameter.ndim == 2]
     others = [parameter for name, parameter in parameters if not (name.startswith("blocks") and parameter.ndim == 2)]
     decayed = [parameter for parameter in others if parameter.ndim > 1]
     plain = [parameter for parameter in others if parameter.ndim == 1]
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
-    return [
-        torch.optim.AdamW(groups, lr=1.5e-3, betas=(0.9, 0.99), fused=True),
-        torch.optim.Muon(matrices, lr=3e-3, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
-    ]
+    rest = torch.optim.AdamW(groups, lr=1.5e-3, betas=(0.9, 0.99), fused=True)
+    rate = recipe.matrix_rate
+    if recipe.muon:
+        return [rest, torch.optim.Muon(matrices, lr=rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")]
+    return [rest, torch.optim.AdamW(matrices, lr=rate, betas=(0.9, 0.99), weight_decay=0.05, fused=True)]
 
 
-def train_vit(data: dict[str, Tensor], out: Path) -> None:
-    """From the autoencoder's encoder: Muon and AdamW, a cosine, CutMix of every second batch, averaged weights."""
-    torch.manual_seed(0)
+def train_vit(
+    data: dict[str, Tensor], out: Path, name: str, recipe: Recipe, encoder: dict[str, Tensor] | None
+) -> nn.Module:
+    """A cosine, CutMix of every second batch, averaged weights, which are returned.
+
+    Args:
+        data: of :func:`read_cifar10`.
+        out: where ``answers.pt`` lies, if the recipe needs it, and where the run's state and its curve go.
+        name: of those files.
+        recipe: how it learns.
+        encoder: the weights that it begins with; None begins at random ones.
+    """
+    torch.manual_seed(recipe.seed)
     model = vt.ViT(CONFIG)
-    encoder = autoencoder(data)
-    encoder.load_state_dict(torch.load(out / "mae.pt", weights_only=True)["model"])
-    model.load_state_dict(encoder.encoder.state_dict(), strict=False)
+    if encoder is not None:
+        model.load_state_dict(encoder, strict=False)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998))  # type: ignore[no-untyped-call]
-    steppers = optimizers(model)
+    steppers = optimizers(model, recipe)
     peaks = [stepper.param_groups[0]["lr"] for stepper in steppers]
-    run = Steps(out, "vit", {"model": model, "average": average, "adamw": steppers[0], "muon": steppers[1]})
+    run = Steps(out, name, {"model": model, "average": average, "rest": steppers[0], "matrices": steppers[1]})
     mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
     images, labels = data["train_images"], data["train_labels"]
-    copies, answers = Copies(len(images)), torch.load(out / "answers.pt", weights_only=True)
-    epochs, per_epoch = HALF_EPOCHS + WHOLE_EPOCHS, len(images) // BATCH
-    work = [HALF_COST] * HALF_EPOCHS + [WHOLE_COST] * WHOLE_EPOCHS
+    copies = Copies(len(images))
+    answers = torch.load(out / "answers.pt", weights_only=True) if recipe.taught else None
+    epochs, per_epoch = recipe.half_epochs + recipe.whole_epochs, len(images) // BATCH
+    work = [HALF_COST] * recipe.half_epochs + [WHOLE_COST] * recipe.whole_epochs
     all_work = sum(work) * per_epoch
     for epoch in range(len(run.rows), epochs):
         start, total = clock(), 0.0
-        torch.manual_seed(2000 + epoch)
+        torch.manual_seed(2000 + epoch + 1000 * recipe.seed)
         model.train()
-        for number, places in enumerate(batches(len(images), epoch)):
+        for number, places in enumerate(batches(len(images), epoch + 1000 * recipe.seed)):
             done = sum(work[:epoch]) * per_epoch + work[epoch] * number
             share = schedule(done, steps=all_work, warmup=all_work // 25)
             for stepper, peak in zip(steppers, peaks, strict=True):
                 set_rate(stepper, peak * share)
             copy = int(torch.randint(COPIES, ()))
             pixels = (copies.images(copy, images, places) - mean) / std
-            truth = F.one_hot(labels[places], 10).float()
-            targets = TEACHER * answers[copy, places].float() + (1 - TEACHER) * truth  # (B, 10)
+            targets = F.one_hot(labels[places], 10).float()  # (B, 10)
+            if answers is not None:
+                targets = TEACHER * answers[copy, places].float() + (1 - TEACHER) * targets
             if epoch < epochs - PLAIN_EPOCHS and number % 2:
                 pixels, targets = cut_mix(pixels, targets)
             with torch.autocast("cpu", torch.bfloat16):
-                logits = logits_of(model, pixels, 32 if epoch < HALF_EPOCHS else 64)
+                logits = logits_of(model, pixels, 32 if epoch < recipe.half_epochs else 64)
             loss = F.cross_entropy(logits.float(), targets)
             model.zero_grad()
             loss.backward()
@@ -264,6 +303,7 @@ def train_vit(data: dict[str, Tensor], out: Path) -> None:
         row = {"epoch": epoch + 1, "loss": total / per_epoch} | since(start)
         validation = accuracy(average.module, data["validation_images"], data["validation_labels"], data)
         run.done(row | {"validation_accuracy": validation})
+    return average.module
 
 
 def main() -> None:
@@ -273,13 +313,16 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    vit_tutorial.attention.scaled_dot_product_attention = attend_step_by_step  # type: ignore[assignment]
     data = read_cifar10(args.data)
     if args.run == "mae":
         train_mae(data, args.out)
     elif args.run == "teach":
         teach(data, args.out)
     elif args.run == "vit":
-        train_vit(data, args.out)
+        encoder = autoencoder(data)
+        encoder.load_state_dict(torch.load(args.out / "mae.pt", weights_only=True)["model"])
+        train_vit(data, args.out, "vit", Recipe(), encoder.encoder.state_dict())
     else:
         model = vt.ViT(CONFIG)
         average = AveragedModel(model)
