@@ -262,7 +262,7 @@ def main() -> None:
     elif args.what == "longer":
         longer()
     else:
-        framed(56, 2)
+        framed(56, SEEDS)
         framed(8, SEEDS)
 
 
