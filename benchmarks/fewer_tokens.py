@@ -139,7 +139,7 @@ def tune() -> None:
     whole, _, prepare = vt.load("shapes")
     test = prepare(scenes)
     expected = logits_of(whole, test)
-    for (steps, seed), form in itertools.product(((0, 0), (100, 0), (100, 1), (700, 0)), RATES):
+    for (steps, seed), form in itertools.product(((0, 0), (100, 0), (100, 1), (700, 0), (700, 1), (700, 2)), RATES):
         if TUNED.rows(form=form, steps=steps, seed=seed):
             continue
         model = vt.load("shapes").model
