@@ -103,10 +103,11 @@ export async function change(page, changes, { canUndo = true } = {}) {
   const { host, $, state, say, model, shown } = page;
   const topOfModel = () => $(".model-column").getBoundingClientRect().top;
   const top = topOfModel();
+  const isPressedAbove = $(".input-column:focus-within"); // asked now: a button that is disabled loses the focus
   if (canUndo) remember(page);
   state.changes = tidied({ ...state.changes, ...changes });
   await follow(page);
-  if (!$(".input-column:focus-within")) scrollAround(host, topOfModel() - top); // what is pressed there stands above
+  if (!isPressedAbove) scrollAround(host, topOfModel() - top);
   const words = describe(state.changes, model.states).join("; ");
   say(`${words || "As trained"}. It says ${answerOf(model, shown.now)}`);
 }
