@@ -1,6 +1,6 @@
 """The live page's slider from noise to trained: what digits-patch2 was after some epochs of its training.
 
-    python benchmarks/learning_states.py       some five minutes on one thread
+    python benchmarks/learning_states.py       some five minutes on one thread; writes the shipped file anew
 
 It repeats the training that the model's config.json tells. Of the weights after the epochs below it keeps how they
 differ from the epoch before, in 8 bits a number (vit_tutorial/live/states.py), in states.safetensors beside the model:
@@ -26,6 +26,7 @@ end of this training answers as the model does: 99.4%.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 from pathlib import Path
@@ -68,6 +69,7 @@ def train(model: nn.Module, recipe: dict[str, Any]) -> list[State]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     recipe = json.loads((FOLDER / "config.json").read_text("utf-8"))["recipe"]
     published = vt.load("digits-patch2").model
