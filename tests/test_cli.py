@@ -161,8 +161,9 @@ def test_what_pip_installs_works_by_itself(tmp_path):
     assert script == {"vit-tutorial": "vit_tutorial_cli:main"}
     sources = tmp_path / "sources"
     shutil.copytree(ROOT / "vit_tutorial", sources / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "vit_tutorial_cli.py"):
-        shutil.copy(ROOT / name, sources)
+    (sources / "assets").mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "assets/CREDITS.md", "vit_tutorial_cli.py"):
+        shutil.copy(ROOT / name, sources / name)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*pip, "--target", tmp_path / "site", sources], check=True, cwd=tmp_path, capture_output=True)
     shutil.rmtree(sources)

@@ -148,7 +148,7 @@ print(prepare_metadata_for_build_wheel(sys.argv[1]))
 
 
 def test_the_package_s_page_has_absolute_links_and_pictures(tmp_path):
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "vit_tutorial/__init__.py"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "assets/CREDITS.md", "vit_tutorial/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((FOLDER.parent / name).read_bytes())
     (tmp_path / "built").mkdir()
