@@ -73,7 +73,7 @@ slides: $(READY)
 	$(BIN)/jupyter nbconvert --to slides --config tools/slides_config.py --output-dir build/slides notebooks/*.ipynb
 
 formgrader: $(NBGRADER)
-	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)
+	mkdir -p classroom && cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)
 
 book: $(BOOK)
 	$(BIN)/python book/build.py
