@@ -144,6 +144,7 @@ def test_images_on_the_disk_are_held_out_as_those_in_memory_are(shards):
     in_memory = data.Images((255 * images).round().to(torch.uint8), labels)
     ours, theirs = (data.hold_out(dataclasses.replace(whole, train=train), 0.5) for train in (whole.train, in_memory))
     assert len(ours.train) + len(ours.test) == len(whole.train)
+    assert ours.digest == theirs.digest != data.hold_out(whole, 0.5, seed=1).digest
     for one, other in ((ours.train, theirs.train), (ours.test, theirs.test)):
         assert torch.equal(one.labels, other.labels)
         torch.testing.assert_close(one.batch(torch.arange(len(one))), other.batch(torch.arange(len(other))))

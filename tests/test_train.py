@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from vit_tutorial import ViT, ViTConfig, train
-from vit_tutorial.data import Data, Images
+from vit_tutorial.data import Data, Images, hold_out
 from vit_tutorial.data.augment import Affine, Augmentation, Flip
 from vit_tutorial.options.recipe import Recipe
 from vit_tutorial.train import batches
@@ -533,6 +533,24 @@ def test_resume_knows_its_data(data, tmp_path, refuses):
     ):
         with refuses(ValueError, *words, "same settings and data"):
             trained(replace(data, **change), out=tmp_path, epochs=1, resume=True)
+
+
+def test_resume_knows_its_images(data, tmp_path, refuses):
+    settings = SETTINGS | {"epochs": 1, "warmup_epochs": 0, "keep": "best", "out": tmp_path}
+    train.fit(tiny(), hold_out(data, 0.25), **settings)
+    for fraction, seed in ((0.5, 0), (0.25, 1)):
+        with refuses(ValueError, "not held out", "same settings and data"):
+            train.fit(tiny(), hold_out(data, fraction, seed), **settings, resume=True)
+    data.train.images[0] += 1
+    with refuses(ValueError, "_images=", "SHA-256", "same settings and data"):
+        train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
+    data.train.images[0] -= 1
+    train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
+    state = torch.load(tmp_path / "state.pt")
+    for name in ("train_images", "test_images"):  # as in a state of an earlier version
+        del state["settings"][name]
+    torch.save(state, tmp_path / "state.pt")
+    train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
 
 
 def test_a_model_that_can_t_be_saved_is_refused_before_it_trains(data, tmp_path, refuses):

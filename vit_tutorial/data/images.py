@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -82,8 +83,16 @@ class Data:
     test_files: tuple[str, ...] = ()  # of a folder: the file of each image of ``test``
     preprocess: Preprocessing | None = None  # how pictures became images; None: cropped, resized, as the fields say
     skipped: tuple[str, ...] = ()  # of a folder: a line for each file that couldn't be read
-    digest: str = ""  # of a folder: how many files, and a hash of their names and sizes
+    digest: str = ""  # of a folder: how many files, and a hash of their names and sizes; what hold_out held out
     test_split: Literal["test", "validation"] = "test"  # what ``test`` is
+
+
+def content_of(split: LabelledImages) -> str:
+    """How many images a split has, and a hash of their labels and, of those in memory, of their pixels."""
+    digest = hashlib.sha256(split.labels.contiguous().numpy().data)
+    if isinstance(split, Images):
+        digest.update(split.images.contiguous().numpy().data)
+    return f"{counted(len(split), 'image')}, SHA-256 {digest.hexdigest()[:16]}"
 
 
 def channel_statistics(train: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -125,4 +134,8 @@ def hold_out(data: Data, fraction: float, seed: int = 0) -> Data:
             )
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))
-    return replace(data, train=splits[0], test=splits[1], test_files=(), test_split="validation")
+    # Of images on the disk, content_of sees the labels alone, which another seed may leave as they are.
+    digest = f"{data.digest}; held out {hashlib.sha256(held.numpy().data).hexdigest()[:16]}"
+    return replace(
+        data, train=splits[0], test=splits[1], test_files=(), test_split="validation", digest=digest.lstrip("; ")
+    )

@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from vit_tutorial.data import Data
 from vit_tutorial.data.augment import Augmentation
 from vit_tutorial.data.files import check_writable, write
+from vit_tutorial.data.images import content_of
 from vit_tutorial.options.recipe import Recipe
 
 Row = dict[str, float]  # what one epoch gave
 History = list[Row]
 Saved = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
 VERSION = 3  # of what a run draws and in which order: another version ends with other weights
+ADDED = ("train_images", "test_images")  # settings that older states lack
 
 
 def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.Module) -> Saved:
@@ -34,6 +36,8 @@ def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.M
         "data": data.name,
         "classes": list(data.classes),
         "files": data.digest,
+        "train_images": content_of(data.train),
+        "test_images": content_of(data.test),
         "model": repr(getattr(model, "config", model)),
         "version": VERSION,
     }
@@ -143,6 +147,8 @@ class Checkpoint:
     def _check(self, before: Saved, settings: Saved) -> None:
         folder = self.path and self.path.parent
         for name, value in settings.items():
+            if name in ADDED and name not in before:
+                continue
             if (known := before.get(name)) != value:
                 raise ValueError(
                     f"the run in {folder} has {name}={known}, not {value}: "

@@ -156,7 +156,7 @@ def fit(
         parts = {"model": run.model, "optimizer": run.optimizer, "best": best}
         if run.average is not None:
             parts["average"] = run.average
-        chosen = settings(recipe, random_changes, data, model)
+        chosen = settings(recipe, random_changes, data, model) if out is not None else {}
         history = checkpoint.restore(state, chosen, parts)
         with tracking(accelerator, recipe, log_with):
             for row in _epochs(run, history, progress):
