@@ -1,5 +1,6 @@
 """Lesson 09: vt.load from names, folders and files; other heads and sizes; what it refuses, and what it says then."""
 
+import contextlib
 import json
 import pickle
 
@@ -96,6 +97,17 @@ def test_names_of_classes(tmp_path):
     config["pretrained_cfg"] |= {"label_names": ["x", "y", "z"]}
     (tmp_path / "d" / "config.json").write_text(json.dumps(config))
     assert vt.load(tmp_path / "d").classes == ("x", "y", "z")
+
+
+def test_code_in_a_folder_never_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # what a user might answer to transformers' question
+    transformers_folder(tmp_path)
+    config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    with contextlib.suppress(ValueError):
+        vt.load(tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 # ------------------------------------------------------------------------------------------------------ files are like

@@ -127,7 +127,7 @@ def build(folder: Path, state: State | None = None) -> Any:
     """
     with install_hint():
         import transformers
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
     model_class: Any = getattr(transformers, name, None)
     if model_class is None:
@@ -260,7 +260,9 @@ def preprocessing(folder: Path) -> Preprocessing:
     from transformers.image_utils import PILImageResampling
 
     try:
-        processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil", local_files_only=True)
+        processor: Any = AutoImageProcessor.from_pretrained(
+            folder, backend="pil", local_files_only=True, trust_remote_code=False
+        )
     except OSError as error:
         raise ValueError(
             "there is no preprocessor_config.json with its weights, which says how pictures are prepared: "
