@@ -1,8 +1,10 @@
 """Lesson 09: models of this package on disk: what is saved is loaded again, or refused before; the shipped ones."""
 
+import contextlib
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -325,6 +327,34 @@ def test_a_damaged_folder(folder, refuses, damage):
     DAMAGE[damage](folder)
     with refuses(ValueError, str(folder)):
         vt.load(folder)
+
+
+def test_a_death_between_the_files_is_found_on_loading(tmp_path, monkeypatch, refuses):
+    vt.save(randomise(vt.ViT(SMALL)), tmp_path, classes=("a", "b", "c"), preprocess=PIXELS)
+    write = checkpoint.write
+
+    def die_after(path, content):
+        write(path, content)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(checkpoint, "write", die_after)
+        vt.save(randomise(vt.ViT(SMALL), 1), tmp_path, classes=("c", "b", "a"), preprocess=PIXELS)
+    with refuses(
+        ValueError, str(tmp_path / "model.safetensors"), str(tmp_path / "config.json"), "save the model again"
+    ):
+        vt.load(tmp_path)
+    vt.save(randomise(vt.ViT(SMALL), 1), tmp_path, classes=("c", "b", "a"), preprocess=PIXELS)
+    assert vt.load(tmp_path).classes == ("c", "b", "a")
+
+
+def test_nothing_is_written_before_everything_is_ready(tmp_path):
+    with pytest.raises(TypeError):
+        vt.save(vt.ViT(SMALL), tmp_path, preprocess=replace(PIXELS, cropped_edge=(np.int64(1), 0)))
+    assert not list(tmp_path.iterdir())
+    numpy_s = Preprocessing((8, 8), np.array([0.5], np.float32), np.array([0.25], np.float32))
+    vt.save(vt.ViT(SMALL), tmp_path, preprocess=numpy_s)
+    assert vt.load(tmp_path).preprocess == PIXELS == numpy_s
 
 
 def test_a_missing_file_is_named(folder, refuses):

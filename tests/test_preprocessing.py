@@ -64,6 +64,14 @@ def test_statistics_that_pixels_cannot_have(refuses, mean, std):
         Preprocessing((4, 6), mean, std)
 
 
+def test_statistics_are_numbers_of_python_s_own(refuses):
+    found = Preprocessing((4, 6), [1], np.array([0.25], np.float32))
+    assert [type(value) for value in found.mean + found.std] == [float, float]
+    assert found == Preprocessing((4, 6), (1.0,), (0.25,))
+    with refuses(TypeError, "mean must be a number per channel", "0.5"):
+        Preprocessing((8, 8), 0.5, 0.5)
+
+
 def test_the_image_size_is_a_pair(refuses):
     with refuses(TypeError, "image_size must be a pair of ints (height, width), got 32"):
         Preprocessing(32, (0.5,), (0.25,))

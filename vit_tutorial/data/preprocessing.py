@@ -57,6 +57,7 @@ class Preprocessing:
     Raises:
         ValueError: an unknown crop, interpolation or corner; a mean or a standard deviation that pixels in [0, 1] can't
             have, or not as many of one as of the other.
+        TypeError: sizes, a mean or a standard deviation that aren't numbers.
     """
 
     image_size: tuple[int, int]
@@ -72,6 +73,14 @@ class Preprocessing:
         if not isinstance(self.image_size, (tuple, list)):
             raise TypeError(f"image_size must be a pair of ints (height, width), got {self.image_size!r}")
         object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
+        for name in ("mean", "std"):
+            try:
+                values = tuple(float(value) for value in getattr(self, name))  # NumPy's numbers aren't JSON
+            except TypeError:
+                raise TypeError(
+                    f"{name} must be a number per channel, as in (0.5,), got {getattr(self, name)!r}"
+                ) from None
+            object.__setattr__(self, name, values)
         possible = all(0 <= mean <= 1 for mean in self.mean) and all(0 < std < math.inf for std in self.std)
         if len(self.mean) != len(self.std) or not possible:
             raise ValueError(

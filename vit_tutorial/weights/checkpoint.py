@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -83,6 +84,9 @@ def save(
 ) -> None:
     """Write model.safetensors, config.json and a model card, README.md, which ``vt.load(folder)`` reads again.
 
+    Each file is replaced whole or not at all. If the process dies after the weights and before the config,
+    ``vt.load`` refuses the folder, since the config holds the weights' SHA-256.
+
     ``hf upload OWNER/NAME folder`` puts the folder on the Hugging Face hub, for ``vt.load("OWNER/NAME")``.
 
     Args:
@@ -114,13 +118,17 @@ def save(
         raise ValueError(
             f"{broken[0]} holds numbers that aren't finite, or none (the meta device): nothing was written"
         )
-    settings = {"kind": kind_of(model), "model": asdict(model.config), "classes": names, **asdict(preprocess)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    weights = safetensors.torch.save(tensors)
+    settings = {"kind": kind_of(model), "model": asdict(model.config), "classes": names, **asdict(preprocess)}
+    settings["sha256"] = hashlib.sha256(weights).hexdigest()
+    config = (json.dumps(settings, indent=2) + "\n").encode()
     few = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     card = CARD.format(about=about, config=model.config, preprocess=preprocess, classes=few or "none")
     out = Path(folder).expanduser()
-    write(out / "model.safetensors", safetensors.torch.save(tensors))
-    write(out / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
+    # From here on, nothing but the disk can fail.
+    write(out / "model.safetensors", weights)
+    write(out / "config.json", config)
     write(out / "README.md", card.encode())
 
 
@@ -215,11 +223,21 @@ def read_folder(folder: Path) -> LoadedModel:
     """
     settings = read_json(folder / "config.json")
     state = read_safetensors(folder / "model.safetensors")
+    if "sha256" in settings and settings["sha256"] != _sha256(folder / "model.safetensors"):
+        raise ValueError(
+            f"{folder / 'model.safetensors'} isn't the file that {folder / 'config.json'} was written with (another "
+            "SHA-256): save the model again"
+        )
     try:
         return _described(settings, state)
     except (ValueError, TypeError, KeyError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder} isn't as this package writes it: {reason}") from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _hashable(value: Any) -> Any:
