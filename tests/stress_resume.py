@@ -40,7 +40,7 @@ def die_while_writing(writes: int, share: float) -> None:
     def deadly(path, content):
         if left[0] == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.with_name(f"{path.name}.partial").write_bytes(bytes(content)[: int(share * len(content))])
+            path.with_name(f"{path.name}.1.partial").write_bytes(bytes(content)[: int(share * len(content))])
             os.kill(os.getpid(), signal.SIGKILL)
         left[0] -= 1
         write(path, content)

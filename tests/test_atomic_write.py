@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vit_tutorial.data.files import write
+from vit_tutorial.data.files import atomic_file, check_writable, write
 
 
 def failing(number):
@@ -39,6 +39,31 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, wher
     assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
     write(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_two_that_write_at_once_and_a_file_of_the_user_s(tmp_path):
+    path, users = tmp_path / "a.csv", tmp_path / "a.csv.partial"
+    users.write_bytes(b"mine")
+    with atomic_file(path) as first:
+        first.write(b"A" * 10)
+        first.flush()
+        write(path, b"B")
+        assert path.read_bytes() == b"B"
+        first.write(b"A" * 10)
+    assert path.read_bytes() == b"A" * 20
+    assert users.read_bytes() == b"mine"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.csv", "a.csv.partial"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "store").mkdir()
+    link, real = tmp_path / "a.csv", tmp_path / "store" / "real.csv"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    check_writable(link)
+    write(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
 
 
 def test_a_folder_for_a_file_and_a_file_for_a_folder_are_named(tmp_path, refuses):
