@@ -114,6 +114,11 @@ def fit(
     """Train ``model`` on ``data.train`` and test it after every epoch.
 
     It ends with the weights after the last epoch, or with ``keep="best"`` after the best one, averaged if ``ema`` is.
+    The model is in training mode then: ``model.eval()`` before you use it.
+
+    Each epoch seeds torch, NumPy and ``random`` for the whole process, whatever you seeded before: random numbers after
+    ``fit`` follow from ``seed`` too, and a model made then begins with the same weights each time. Runs differ if
+    ``seed`` does, and the seed that the model was made with.
 
     Args:
         model: images (B, C, H, W), normalised -> logits (B, K). Seed torch before you make it. One from ``vt.load``
