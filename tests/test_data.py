@@ -1,5 +1,6 @@
 """Data sets: what is promised of each, their entries in the table, and from pixels to a model's input and back."""
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -101,6 +102,22 @@ def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
         data.hold_out(digits, share)
 
 
+def test_images_in_memory_are_bytes_with_a_label_each(digits, refuses):
+    pixels, labels = np.full((4, 1, 8, 8), 255, np.uint8), np.arange(4)
+    images, found = data.Images(pixels, labels.astype(np.int32)).batch()
+    assert images.min() == 1
+    assert found.dtype == torch.int64
+    with refuses(ValueError, "of uint8", "float32", "255 * images"):
+        data.Images(images, labels)
+    with refuses(ValueError, "(N, C, H, W)", "(1, 8, 8)"):
+        data.Images(pixels[0], labels[:1])
+    with refuses(ValueError, "4 images", "(3,)", "one label each"):
+        data.Images(pixels, labels[:3])
+    for wrong, word in ((labels + 7, "from 7 to 10"), (labels - 1, "from -1 to 2")):
+        with refuses(ValueError, "digits", word, "10 classes are counted from 0"):
+            dataclasses.replace(digits, train=data.Images(pixels, wrong))
+
+
 # --- load ----------------------------------------------------------------------------------------------------------
 
 
@@ -173,3 +190,11 @@ def test_normalise_and_back():
     torch.testing.assert_close(data.denormalise(out, preprocess), images)
     assert torch.equal(data.denormalise(torch.full((1, 3, 4, 5), 9.0), preprocess), torch.ones(1, 3, 4, 5))
     assert data.denormalise(torch.full((1, 3, 4, 5), -9.0), preprocess).max() == 0
+
+
+@pytest.mark.parametrize("change", [data.normalise, data.denormalise])
+def test_bytes_are_not_normalised(digits, refuses, change):
+    with refuses(TypeError, "floating-point", "uint8", "images.float() / 255"):
+        change(digits.train.images[:1], digits)
+    with refuses(TypeError, "floating-point", "ndarray"):
+        change(digits.train.images[:1].numpy(), digits)

@@ -41,14 +41,29 @@ class Images(Dataset[tuple[Tensor, int]]):
     """Labelled images of one size, held in memory. An item is (image (C, H, W) float32 in [0, 1], label).
 
     Args:
-        images: (N, C, H, W), uint8.
-        labels: (N,), int64.
+        images: (N, C, H, W), uint8; a tensor or NumPy's array.
+        labels: (N,), whole numbers, likewise.
         white: the whole number that stands for 1.0: 255, or 16 for digits.
         masks: (N, H, W), bool, True on the pixels of what the label names; shapes have them, the others None.
+
+    Raises:
+        ValueError: other numbers than uint8, another shape, or not one label per image.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, *, white: int = 255, masks: Tensor | None = None) -> None:
-        self.images, self.labels, self.white, self.masks = images, labels, white, masks
+    def __init__(
+        self, images: Tensor | np.ndarray, labels: Tensor | np.ndarray, *, white: int = 255, masks: Tensor | None = None
+    ) -> None:
+        self.images, self.labels = torch.as_tensor(images), torch.as_tensor(labels).long()
+        self.white, self.masks = white, masks
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise ValueError(
+                f"images must be (N, C, H, W) of uint8, got {tuple(self.images.shape)} of {self.images.dtype}: "
+                "(255 * images).round().to(torch.uint8) for floats in [0, 1]"
+            )
+        if self.labels.shape != self.images.shape[:1]:
+            raise ValueError(
+                f"{counted(len(self.images), 'image')} and labels of shape {tuple(self.labels.shape)}: one label each"
+            )
 
     def __len__(self) -> int:
         return len(self.images)
@@ -68,7 +83,11 @@ class Images(Dataset[tuple[Tensor, int]]):
 
 @dataclass(frozen=True)
 class Data:
-    """A data set: its two splits, and what a model and its normalisation need to know, (x - mean) / std."""
+    """A data set: its two splits, and what a model and its normalisation need to know, (x - mean) / std.
+
+    Raises:
+        ValueError: a label in memory that is no class's number.
+    """
 
     name: str
     train: LabelledImages
@@ -85,6 +104,16 @@ class Data:
     skipped: tuple[str, ...] = ()  # of a folder: a line for each file that couldn't be read
     digest: str = ""  # of a folder: how many files, and a hash of their names and sizes; what hold_out held out
     test_split: Literal["test", "validation"] = "test"  # what ``test`` is
+
+    def __post_init__(self) -> None:
+        for split in (self.train, self.test):
+            # Labels on the disk would have to be read.
+            labels = split.labels.tolist() if isinstance(split, Images) else []
+            if labels and not 0 <= min(labels) <= max(labels) < len(self.classes):
+                raise ValueError(
+                    f"{self.name} has labels from {min(labels)} to {max(labels)}, and its {len(self.classes)} classes "
+                    "are counted from 0"
+                )
 
 
 def content_of(split: LabelledImages) -> str:

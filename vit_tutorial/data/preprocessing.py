@@ -177,15 +177,24 @@ def unnormalised_center(image_size: Size) -> Preprocessing:
 
 
 def normalise(images: Tensor, pixels: Statistics) -> Tensor:
-    """(x - mean) / std by channel: (B, C, H, W) -> (B, C, H, W)."""
-    mean, std = (images.new_tensor(values)[:, None, None] for values in (pixels.mean, pixels.std))  # (C, 1, 1)
+    """(x - mean) / std by channel: (B, C, H, W) -> (B, C, H, W). Raises TypeError unless they are floating point."""
+    mean, std = _as_tensors(images, pixels)
     return (images - mean) / std
 
 
 def denormalise(images: Tensor, pixels: Statistics) -> Tensor:
     """The inverse of :func:`normalise`, clipped to [0, 1], to look at: (B, C, H, W) -> (B, C, H, W)."""
-    mean, std = (images.new_tensor(values)[:, None, None] for values in (pixels.mean, pixels.std))  # (C, 1, 1)
+    mean, std = _as_tensors(images, pixels)
     return (images * std + mean).clamp(0, 1)
+
+
+def _as_tensors(images: Tensor, pixels: Statistics) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation, (C, 1, 1) each, like the images: whole numbers would round them to 0."""
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise TypeError(f"images must be a floating-point tensor, got {kind}: images.float() / 255 for 8-bit pixels")
+    mean, std = (images.new_tensor(values)[:, None, None] for values in (pixels.mean, pixels.std))
+    return mean, std
 
 
 def to_rgb(picture: PILImage.Image) -> PILImage.Image:
