@@ -95,6 +95,17 @@ def test_a_variant_s_bias_is_added_to_the_scores_before_the_softmax():
     same(layer(x), layer.proj((weights @ v).transpose(1, 2).flatten(2)))
 
 
+def test_a_mask_of_bools_is_no_bias(refuses):
+    class Masked(MultiHeadSelfAttention):
+        def score_bias(self, q):
+            return torch.ones(5, 5, dtype=torch.bool).tril()
+
+    layer, x = Masked(8, 2), torch.randn(3, 5, 8)
+    for use in (layer, layer.attention_weights, lambda x: dot_product_attention(x, x, x, layer.score_bias(x))):
+        with refuses(TypeError, "floating point", "torch.where(mask, 0.0, -inf)"):
+            use(x)
+
+
 def test_split_heads_takes_rows_q_k_v_head_by_head():
     layer = MultiHeadSelfAttention(6, 2)
     x = torch.randn(1, 4, 6)
