@@ -201,3 +201,12 @@ def test_blocks_of_another_kind_are_refused():
     config = vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=2, mlp_dim=8)
     with pytest.raises(TypeError, match="blocks of other kinds, Identity"):
         FewerTokens(vt.ViT(config, blocks=[torch.nn.Identity()]), r=1)
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp"])
+def test_parts_that_would_be_skipped_are_refused(part, refuses):
+    model = small()
+    plain = type(getattr(model.blocks[1], part))
+    getattr(model.blocks[1], part).__class__ = type("Mine", (plain,), {})
+    with refuses(TypeError, "Mine", "a plain vt.ViT"):
+        FewerTokens(model, 1)

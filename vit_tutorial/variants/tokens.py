@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.attention import check_shapes, dot_product_attention
+from vit_tutorial.attention import MultiHeadSelfAttention, check_shapes, dot_product_attention
 from vit_tutorial.encoder import EncoderBlock
+from vit_tutorial.mlp import MLP
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, ViTConfig, check_plain
 
@@ -170,7 +171,7 @@ class FewerTokens(nn.Module):
         proportional: add log(size) to a token's scores, so that n merged patches get the attention of n.
 
     Raises:
-        TypeError: a model whose blocks need to know their tokens' places.
+        TypeError: a model whose blocks, attention or MLPs aren't the plain ViT's.
         ValueError: a negative r.
     """
 
@@ -180,6 +181,9 @@ class FewerTokens(nn.Module):
             raise TypeError(f"a {type(model).__name__} may need its tokens' places in each block: give a plain vt.ViT")
         if other := {type(block).__name__ for block in model.blocks if type(block) is not EncoderBlock}:
             raise TypeError(f"blocks of other kinds, {', '.join(sorted(other))}, would be skipped: give a plain vt.ViT")
+        parts = [part for block in model.blocks for part in (block.attention, block.mlp)]
+        if other := {type(part).__name__ for part in parts if type(part) not in (MultiHeadSelfAttention, MLP)}:
+            raise TypeError(f"the blocks' {', '.join(sorted(other))} would be skipped: give a plain vt.ViT")
         if r < 0:
             raise ValueError(
                 f"r={r}: it must be 0, which keeps all tokens, or more, the tokens that each block removes"
