@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.data import Preprocessing, open_photo
 
 COLOUR = Preprocessing((4, 6), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5))
 GREY = Preprocessing((4, 6), (0.5,), (0.25,))
@@ -70,6 +70,16 @@ def test_statistics_are_numbers_of_python_s_own(refuses):
     assert found == Preprocessing((4, 6), (1.0,), (0.25,))
     with refuses(TypeError, "mean must be a number per channel", "0.5"):
         Preprocessing((8, 8), 0.5, 0.5)
+
+
+def test_a_picture_is_turned_upright_however_it_was_opened(tmp_path):
+    exif = Image.Exif()
+    exif[0x112] = 6  # Orientation: turn it clockwise
+    pixels = np.random.RandomState(0).randint(0, 255, (12, 18, 3), np.uint8)
+    Image.fromarray(pixels).save(file := tmp_path / "turned.png", exif=exif)
+    upright = COLOUR(Image.fromarray(np.rot90(pixels, -1)))
+    assert torch.equal(COLOUR(Image.open(file)), upright)
+    assert torch.equal(COLOUR(open_photo(file)), upright)
 
 
 def test_the_image_size_is_a_pair(refuses):

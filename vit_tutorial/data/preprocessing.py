@@ -36,8 +36,9 @@ class Statistics(Protocol):
 class Preprocessing:
     """From an image file's pixels to a model's input, as in its training: always a batch, of one for one image.
 
-    Transparent parts become white, and 16 bits become 8 by their upper half, where the libraries' ``convert("RGB")``
-    drops the transparency and clips at 255: there the input isn't theirs.
+    Pictures are turned upright as their EXIF data say. Transparent parts become white, and 16 bits become 8 by their
+    upper half, where the libraries' ``convert("RGB")`` drops the transparency and clips at 255: there the input isn't
+    theirs.
 
     Args:
         image_size: (H, W), in pixels.
@@ -132,7 +133,10 @@ class Preprocessing:
 
     def pixels(self, picture: PILImage.Image) -> np.ndarray:
         """The model's input before it is normalised: (H, W, C), uint8, grey (rounded) for a model of one channel."""
-        resized = self._resized(to_rgb(picture))  # (H, W, 3)
+        from PIL import ImageOps
+
+        upright = ImageOps.exif_transpose(picture)  # as open_photo does, which leaves nothing to turn
+        resized = self._resized(to_rgb(upright))  # (H, W, 3)
         if len(self.mean) == 3:
             return resized
         return (resized @ np.array(LUMA)).round().astype(np.uint8)[:, :, None]
