@@ -44,10 +44,15 @@ def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.M
 
 
 def check_free(folder: str | os.PathLike[str], resume: bool) -> None:
-    """Raise an OSError, before any work, for a folder that can't be written, or that has a run, not to be resumed."""
+    """Raise an OSError, before any work, for a folder that can't be written, has a run, not to be resumed, or a model.
+
+    The model of a finished run has the run's state beside it; another one would be replaced.
+    """
     path = Path(folder) / "state.pt"
     if path.exists() and not resume:
         raise FileExistsError(f"{path.parent} already has a run: resume it, or choose another folder")
+    if not path.exists() and (path.parent / "model.safetensors").exists():
+        raise FileExistsError(f"{path.parent} already has a model, and no run to resume: choose another folder")
     check_writable(path)
 
 

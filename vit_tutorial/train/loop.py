@@ -142,7 +142,7 @@ def fit(
         ValueError: a setting out of its range, a state of other settings or data, a model with another number of
             classes or, from ``vt.load``, another preprocessing than ``data``, or ``keep="best"`` on a test split.
         TypeError: an unknown setting, or with ``out`` a model that can't be saved.
-        FileExistsError: a run is in ``out``.
+        FileExistsError: a run is in ``out``, or a model without its run.
         OSError: ``out`` can't be written, or another run writes to it.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
