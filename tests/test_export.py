@@ -1,6 +1,8 @@
 """Models as files for other runtimes: the same logits for any batch size, and nothing kept that disagrees."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import onnx
@@ -140,6 +142,20 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
     with refuses(TypeError, "LoadedModel(model, classes, preprocess)", "got ViT"):
         write(training.model, tmp_path / "m")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", ["onnx", "pt2"])
+def test_a_full_disk_leaves_the_old_file(trained, tmp_path, monkeypatch, refuses, ending):
+    (file := tmp_path / f"m.{ending}").write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with refuses(OSError, f"m.{ending}", "untouched"):
+        getattr(export, ending)(trained, file)
+    assert file.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(

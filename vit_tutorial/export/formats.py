@@ -6,9 +6,11 @@ file also holds, as JSON under "config", the names of the classes and the prepro
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from torch import Tensor
 from torch._dynamo.exc import UserError
 
 from vit_tutorial.data.extras import install_hint
+from vit_tutorial.data.files import write
 from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
@@ -38,9 +41,10 @@ def pt2(trained: LoadedModel, path: str | os.PathLike[str]) -> None:
         ValueError: a model of which a part is in training mode, one that isn't of float32 on the CPU, or one whose
             batch size can't stay free.
     """
-    program = _program(trained)
+    program, content = _program(trained), io.BytesIO()
     with _quiet():
-        torch.export.save(program, _with_parents(path), extra_files={"config": _config(trained)})
+        torch.export.save(program, content, extra_files={"config": _config(trained)})
+    write(Path(path), content.getbuffer())
 
 
 def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = False) -> None:
@@ -62,12 +66,13 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
-    program, path = _program(trained), _with_parents(path)
-    with _quiet():
+    program = _program(trained)
+    with _quiet(), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        unfinished = Path(folder) / "model.onnx"
         torch.onnx.export(
             program,
             (),
-            path,
+            unfinished,
             dynamo=True,
             verbose=False,
             external_data=False,
@@ -76,18 +81,18 @@ def onnx(trained: LoadedModel, path: str | os.PathLike[str], *, int8: bool = Fal
         )
         if int8:
             quantization.quantize_dynamic(
-                path,
-                path,
+                unfinished,
+                unfinished,
                 op_types_to_quantize=["MatMul", "Gemm"],  # convolutions would get slower: benchmarks/fewer_bits.py
                 per_channel=True,
                 reduce_range=True,
                 weight_type=quantization.QuantType.QInt8,
             )
-    written = onnx_package.load(path)
-    onnx_package.helper.set_model_props(written, {"config": _config(trained)})
-    for node in written.graph.node:
+        graph = onnx_package.load(unfinished)
+    onnx_package.helper.set_model_props(graph, {"config": _config(trained)})
+    for node in graph.graph.node:
         node.ClearField("metadata_props")  # stack traces: paths of the one who wrote it
-    onnx_package.save(written, path)
+    write(Path(path), graph.SerializeToString())
 
 
 def saturating_weights(path: str | os.PathLike[str]) -> list[str]:
@@ -114,12 +119,6 @@ def run(path: Path, images: Tensor) -> Tensor:
         import onnxruntime
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
-
-
-def _with_parents(path: str | os.PathLike[str]) -> Path:
-    """The path, whose folder is made if it is missing."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return Path(path)
 
 
 def _program(trained: LoadedModel) -> torch.export.ExportedProgram:
