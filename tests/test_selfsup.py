@@ -49,6 +49,14 @@ def test_a_ratio_that_masks_none_or_all_is_refused(ratio, refuses):
         selfsup.random_mask(2, 16, ratio)
 
 
+def test_a_mask_that_hides_another_number_in_each_image_is_refused(refuses):
+    tokens = torch.arange(8.0).view(2, 4, 1)
+    hidden = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]])
+    for wrong in (hidden.bool(), hidden, hidden[:, :3].bool()):
+        with refuses(ValueError, "(2, 4), bool", "as many True in each row", "random_mask"):
+            selfsup.take_visible(tokens, wrong)
+
+
 def test_of_the_chosen_eighty_percent_are_masked_ten_swapped_and_ten_kept():
     B, N, D = 400, 50, 4
     tokens, mask = torch.rand(B, N, D), torch.full((D,), -1.0)

@@ -138,8 +138,17 @@ class MaskedViT(nn.Module):
 
 
 def take_visible(tokens: Tensor, hidden: Tensor) -> Tensor:
-    """The tokens that aren't hidden, in their order: (B, N, D), (B, N) with as many True in each row -> (B, n, D)."""
+    """The tokens that aren't hidden, in their order: (B, N, D), (B, N) with as many True in each row -> (B, n, D).
+
+    Raises:
+        ValueError: another mask.
+    """
     B, _, D = tokens.shape
+    if hidden.shape != tokens.shape[:2] or hidden.dtype != torch.bool or len(set(hidden.sum(dim=1).tolist())) > 1:
+        raise ValueError(
+            f"hidden must be {tuple(tokens.shape[:2])}, bool, with as many True in each row, as random_mask makes it, "
+            f"got {tuple(hidden.shape)} of {hidden.dtype}"
+        )
     return tokens[~hidden].reshape(B, -1, D)
 
 
