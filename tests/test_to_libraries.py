@@ -1,5 +1,6 @@
 """Lesson 09: our tensors in timm's, torchvision's and transformers' models: equal, and read again; or refused."""
 
+import copy
 import dataclasses
 from functools import partial
 
@@ -130,6 +131,13 @@ def test_a_model_that_it_does_not_fit_into(refuses):
     clip = modern.ModernViT(modern.ModernConfig(**dataclasses.asdict(PLAIN) | {"mlp_dim": 128}, pre_norm=True))
     with refuses(ValueError, "embed.norm.weight"):
         weights.copy_into(randomise(clip).eval(), VisionTransformer(**sizes))
+    for original in (VisionTransformer(**sizes), VisionTransformer(**sizes | {"depth": 3}, mlp_ratio=1.26)):
+        before = copy.deepcopy(original.train().bfloat16().state_dict())
+        with refuses(ValueError, "blocks"):
+            weights.copy_into(ours, original)
+        after = original.state_dict()
+        assert original.training
+        assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     with refuses(TypeError, "timm, torchvision, transformers", "Linear"):
         weights.copy_into(ours, torch.nn.Linear(2, 2))
 

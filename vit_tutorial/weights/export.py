@@ -37,13 +37,16 @@ def copy_into(model: ViT, original: nn.Module) -> nn.Module:
 
     Raises:
         TypeError: a model with parts of its own.
-        ValueError: the library's model has other parts or sizes: which, or where the two first differ.
+        ValueError: the library's model has other parts or sizes: which, or where the two first differ. It is left as it
+            was.
     """
     checkpoint.check_savable(model)
-    published = _describe(original.to(_dtype(model)).eval())
+    trial = copy.deepcopy(original).to(_dtype(model)).eval()  # a refusal leaves the original as it was
+    published = _describe(trial)
     tables.to_theirs(published.table, _as_theirs(model, published), published.tensors)
     proof.prove(copy.deepcopy(model).to(_dtype(model)).eval(), published)
-    return original
+    original.to(_dtype(model)).load_state_dict(trial.state_dict())
+    return original.eval()
 
 
 def _dtype(model: ViT) -> torch.dtype:

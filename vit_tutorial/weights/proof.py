@@ -40,6 +40,8 @@ def prove(model: ViT | TextTower, published: PublishedModel, inputs: Tensor | No
     if inputs is None:
         inputs = random_images(cast(ViT, model), published)
     kind = type(published.original).__name__
+    if len(published.blocks) != len(model.blocks):
+        raise ValueError(f"{kind} has {len(published.blocks)} blocks, and our model has {len(model.blocks)}")
     with torch.inference_mode():
         try:
             expected = trace(published.forward, published.blocks, published.heads, inputs)
