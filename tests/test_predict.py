@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -129,6 +130,26 @@ def test_a_name_that_stands_for_nothing_is_named(folder):
     assert files == [str(folder / "b.PNG")]
     assert [line.partition(" ")[2][:15] for line in wrong] == ["was not found", "holds no files", "was not found"]
     assert all(name in line for name, line in zip(("nowhere.jpg", "empty", "*.gif"), wrong, strict=True))
+
+
+def test_a_name_alone_is_no_list(refuses):
+    for function in (predict.find, predict.open_all):
+        with refuses(TypeError, "names must be a list", "['cat.jpg']"):
+            function("cat.jpg")
+
+
+def test_new_threads_have_torch_s_number_of_threads_after_reading(photos):
+    def of_a_new_thread():
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(torch.get_num_threads).result()
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert len(list(predict.read(photos, vt.load("shapes").preprocess, ahead=2))) == len(photos)
+        assert (of_a_new_thread(), torch.get_num_threads()) == (3, 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_pictures_come_in_their_order_and_are_read_only_so_far_ahead(photos, monkeypatch):

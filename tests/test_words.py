@@ -37,6 +37,8 @@ def test_a_vocabulary_refuses_what_it_does_not_know(refuses):
         vocabulary(["a ring is a ring"])
     with refuses(TypeError, "a list of texts", "'abc'"):
         words.Vocabulary("abc")
+    with refuses(TypeError, "a list of texts", "'ring'"):
+        vocabulary("ring")
     with refuses(ValueError, "at least one word"):
         words.Vocabulary(["", " "])
 

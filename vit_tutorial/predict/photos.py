@@ -34,7 +34,12 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
     Returns:
         The files, in the order of the names, those of a folder or a pattern sorted; and a line for each name that
         stands for no file.
+
+    Raises:
+        TypeError: one name in place of several.
     """
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list, got {names!r}: [{names!r}]")
     files: list[str] = []
     problems: list[str] = []
     for name in names:
@@ -94,7 +99,9 @@ def read(
 
     rest = iter(files)
     waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()
-    # Without this, each thread would start threads of torch's own, which take the cores from the model's.
+    # Without this, each thread would start threads of torch's own, which take the cores from the model's. But it is
+    # also torch's number for threads that start later, so it is set back at the end.
+    torch_threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for path in islice(rest, ahead):
@@ -106,3 +113,4 @@ def read(
                 waiting.append((following, pool.submit(image_of, following)))
     finally:
         pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(torch_threads)

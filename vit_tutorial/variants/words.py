@@ -48,7 +48,10 @@ class Vocabulary:
 
         Raises:
             ValueError: a word that isn't known, or a caption of more than W words.
+            TypeError: one text in place of several.
         """
+        if isinstance(captions, str):
+            raise TypeError(f"captions must be a list of texts, got {captions!r}")
         rows = torch.full((len(captions), self.length), PAD)  # (B, W)
         for row, caption in zip(rows, captions, strict=True):
             words = caption.split()
