@@ -329,6 +329,14 @@ def test_a_damaged_folder(folder, refuses, damage):
         vt.load(folder)
 
 
+def test_a_head_without_names_gets_numbers(tmp_path):
+    vt.save(vt.ViT(SMALL), tmp_path / "bare", preprocess=PIXELS)
+    assert vt.load(tmp_path / "bare").classes == ("class 0", "class 1", "class 2")
+    tower = vt.weights.LoadedModel(vt.ViT(SMALL), (), PIXELS)  # as CLIP's, whose head leads into a space
+    vt.save(tower, tmp_path / "tower")
+    assert vt.load(tmp_path / "tower").classes == ()
+
+
 def test_a_death_between_the_files_is_found_on_loading(tmp_path, monkeypatch, refuses):
     vt.save(randomise(vt.ViT(SMALL)), tmp_path, classes=("a", "b", "c"), preprocess=PIXELS)
     write = checkpoint.write

@@ -33,7 +33,7 @@ def run(options: ExportOptions) -> None:
     check_writable(options.file)
     trained = load(options.weights)
     if not trained.classes:
-        raise ValueError(f"{options.weights} has no head: there are no logits to compare")
+        raise ValueError(f"{options.weights} has no head with named classes: there are no logits to compare")
     print(export(trained, options.file, int8=options.int8))
 
 

@@ -171,8 +171,8 @@ def _load_model(options: PredictOptions) -> tuple[LoadedModel, Classifier | None
         trained = load(options.model)
     if not trained.classes:
         raise ValueError(
-            f"{options.model} has no head, so it can't name classes: use weights that were fine-tuned, or, if it has a "
-            "text tower, give --labels to choose from"
+            f"{options.model} has no head with named classes: use weights that were fine-tuned, or, if it has a text "
+            "tower, give --labels to choose from"
         )
     if not options.labels and len(trained.classes) == 1:
         raise ValueError(f"{options.model} has one answer, a number, and no classes to choose from")

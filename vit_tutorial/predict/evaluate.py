@@ -27,7 +27,7 @@ def run(options: EvaluateOptions) -> None:
         check_writable(options.out / "confusion.csv")
     model, classes, preprocess = load(options.weights)
     if not classes:
-        raise ValueError(f"{options.weights} has no head, so it names no classes: use weights that were fine-tuned")
+        raise ValueError(f"{options.weights} has no head with named classes: use weights that were fine-tuned")
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         data = labelled_images(options.folder, classes, preprocess)

@@ -26,6 +26,7 @@ from vit_tutorial.weights.our_models import (
     LoadedModel,
     check_fits,
     model_from,
+    numbered_classes,
     without_numbers,
 )
 
@@ -92,7 +93,7 @@ def save(
     Args:
         model: a model, or what :func:`load` returned.
         folder: made if it isn't there; files of these names in it are replaced.
-        classes: the names of the head's rows; by default those that were loaded, or none.
+        classes: the names of the head's rows; by default those that were loaded, or for a bare model "class 0", ….
         preprocess: how pictures become what the model takes; by default as it was loaded.
         about: what the card says of the model: its data, its licence, its limits.
 
@@ -111,7 +112,7 @@ def save(
         preprocess = model.preprocess
     if preprocess is None:
         raise ValueError("how pictures become what it takes isn't known: give preprocess=vt.data.Preprocessing(…)")
-    names = _checked_names(classes, model)
+    names = _checked_names(numbered_classes(model.config.num_classes) if classes is None else classes, model)
     check_fits(preprocess, model.config)
     state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
     if broken := [name for name, tensor in state.items() if tensor.is_meta or not tensor.isfinite().all()]:
@@ -132,9 +133,9 @@ def save(
     write(out / "README.md", card.encode())
 
 
-def _checked_names(classes: Sequence[str] | None, model: ViT) -> list[str]:
+def _checked_names(classes: Sequence[str], model: ViT) -> list[str]:
     """The names of the head's rows, or none of them."""
-    names = [] if classes is None else list(classes)
+    names = list(classes)
     if isinstance(classes, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"classes must be the names of the head's rows, a list of str, got {classes!r}")
     if len(names) not in (0, model.config.num_classes):
