@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -149,6 +150,9 @@ def test_heads_that_do_not_divide_the_width_are_refused(refuses, heads):
         MultiHeadSelfAttention(12, heads)
     with refuses(TypeError, "num_heads must be an int", f"'{heads}'"):
         MultiHeadSelfAttention(12, str(heads))
+    with refuses(TypeError, "dim must be an int", "12.0"):
+        MultiHeadSelfAttention(12.0, 4)
+    assert type(MultiHeadSelfAttention(12, np.int64(4)).num_heads) is int  # TorchScript takes no other
 
 
 @pytest.mark.parametrize("width", [0, -12])

@@ -138,7 +138,12 @@ def test_a_grid_that_does_not_match(refuses, shape, prefix, tokens):
 
 @pytest.mark.parametrize(
     ("grid", "error", "words"),
-    [((0, 3), ValueError, ["rows", "at least 1, got 0"]), ((3, 2.5), TypeError, ["columns", "an int, got 2.5"])],
+    [
+        ((0, 3), ValueError, ["rows", "at least 1, got 0"]),
+        ((3, 2.5), TypeError, ["columns", "an int, got 2.5"]),
+        (4, TypeError, ["(rows, columns), got 4"]),
+        ((4, 4, 1), TypeError, ["(rows, columns), got (4, 4, 1)"]),
+    ],
 )
 def test_a_grid_is_two_whole_numbers_of_patches(refuses, grid, error, words):
     position = positions((2, 2))

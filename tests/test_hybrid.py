@@ -57,6 +57,7 @@ def test_a_config_is_hashable_and_survives_json():
         (lambda: config_of("conv"), TypeError, r"ConvStem.*'conv'"),
         (lambda: hybrid.ConvStem(()), ValueError, "at least one"),
         (lambda: hybrid.ConvStem(((8, 3),)), ValueError, "channels, kernel size, stride"),
+        (lambda: hybrid.ConvStem((8, 3, 2)), ValueError, "channels, kernel size, stride"),
         (lambda: hybrid.ConvStem(((8, 3, 0),)), ValueError, "channels, kernel size, stride"),
         (lambda: hybrid.ConvStem(((8, 4, 1),)), ValueError, "even kernel"),
     ],

@@ -2,10 +2,12 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -97,6 +99,13 @@ def test_initialisation():
 def test_patchify_refuses(refuses, shape, patch, words):
     with refuses(ValueError, *words):
         patchify(torch.zeros(shape), patch)
+
+
+@pytest.mark.parametrize("images", [np.zeros((1, 3, 8, 8)), [torch.zeros(3, 8, 8)], Image.new("RGB", (8, 8))])
+def test_images_are_a_tensor(refuses, images):
+    for use in (lambda x: patchify(x, 4), PatchEmbedding(8, 4, 3, 12)):
+        with refuses(TypeError, "images must be a tensor", type(images).__name__, "from_numpy", "preprocess"):
+            use(images)
 
 
 @pytest.mark.parametrize("patch", [8.0, "8", (8,), (8, 8, 8), (8, 8.0), None, True])

@@ -322,6 +322,8 @@ def test_only_the_layers_asked_for_are_computed(monkeypatch, layers, indices, bl
 def test_a_layer_that_is_not_there(refuses, layers, bad):
     with refuses(ValueError, f"no layer {bad!r}:", "layers 0 to 2"):
         ViT(TINY).attention_maps(images_for(TINY), layers)
+    with refuses(TypeError, "layers must be a list, got 2: [2]"):
+        ViT(TINY).attention_maps(images_for(TINY), 2)
 
 
 def test_gradients_flow_through_the_maps():
@@ -378,6 +380,8 @@ def test_other_embeddings_and_blocks_take_the_place_of_its_own():
 def test_the_formulas_refuse_another_config(refuses, count):
     with refuses(TypeError, "plain ViTConfig", "PositionConfig"):
         count(PositionConfig(**vars(TINY), kind="2d"))
+    with refuses(TypeError, "got a ViT", "give model.config"):
+        count(ViT(TINY))
 
 
 def test_torch_fx_traces_the_model():

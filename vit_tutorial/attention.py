@@ -48,7 +48,7 @@ class MultiHeadSelfAttention(nn.Module):
 
     Raises:
         ValueError: D below 1 or not divisible by h, or a probability outside [0, 1).
-        TypeError: h that isn't an int, or a probability that isn't a number.
+        TypeError: D or h that isn't an int, or a probability that isn't a number.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -59,7 +59,7 @@ class MultiHeadSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_heads(dim, num_heads)
-        self.num_heads = num_heads
+        self.num_heads = int(num_heads)
         self.attention_dropout = as_probability(attention_dropout, "attention_dropout")
         # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -120,10 +120,11 @@ def as_bias(bias: Tensor | None) -> Tensor | None:
     return bias
 
 
-def check_heads(dim: int, num_heads: Any) -> None:
+def check_heads(dim: Any, num_heads: Any) -> None:
     """Raise a TypeError or ValueError unless the number of heads is a whole number that divides the width."""
-    if isinstance(num_heads, bool) or not isinstance(num_heads, Integral):
-        raise TypeError(f"num_heads must be an int, got {num_heads!r}")
+    for value, name in ((dim, "dim"), (num_heads, "num_heads")):
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{name} must be an int, got {value!r}")
     if dim < 1:
         raise ValueError(f"the width must be at least 1, got {dim}")
     if num_heads < 1 or dim % num_heads:

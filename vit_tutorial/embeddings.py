@@ -160,5 +160,7 @@ def check_sincos_dim(dim: int) -> None:
 
 
 def _as_grid(grid: Grid, name: str) -> Grid:
+    if not isinstance(grid, (tuple, list)) or len(grid) != 2:
+        raise TypeError(f"{name} must be (rows, columns), got {grid!r}")
     rows, columns = grid
     return as_count(rows, f"the rows of {name}"), as_count(columns, f"the columns of {name}")

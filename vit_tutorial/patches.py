@@ -21,6 +21,7 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
 
     Raises:
         ValueError: not four axes, or H and W are not multiples of the patch.
+        TypeError: no tensor.
     """
     P, Q = as_pair(patch_size, "patch_size")
     B, C, H, W = _four_axes(images).shape
@@ -137,6 +138,9 @@ torch.fx.wrap("check_images")  # torch.fx can't trace its ifs: keep the call as 
 
 
 def _four_axes(images: Tensor) -> Tensor:
+    if not isinstance(images, Tensor):
+        kind = type(images).__name__
+        raise TypeError(f"images must be a tensor, got {kind}: torch.from_numpy(array), or preprocess(PIL image)")
     if images.ndim != 4:
         hint = ": a single image needs a batch axis, images.unsqueeze(0)" if images.ndim == 3 else ""
         raise ValueError(f"images must have shape (B, C, H, W), got {list(images.shape)}{hint}")

@@ -196,7 +196,10 @@ class ViT(nn.Module):
 
         Raises:
             ValueError: a layer that the model doesn't have.
+            TypeError: one layer in place of a list.
         """
+        if isinstance(layers, Integral):
+            raise TypeError(f"layers must be a list, got {layers}: [{layers}]")
         depth = len(self.blocks)
         requested = list(range(depth) if layers is None else layers)
         for layer in requested:
@@ -286,6 +289,6 @@ def check_plain(config: ViTConfig) -> None:
     """Raise a TypeError for the config of a variant, whose parts the formulas don't know."""
     if type(config) is not ViTConfig:
         raise TypeError(
-            f"the formula is that of a plain ViTConfig, got a {type(config).__name__}: "
-            "vt.modern.count_parameters and vt.modern.count_macs count what a variant builds"
+            f"the formula is that of a plain ViTConfig, got a {type(config).__name__}: of a model give "
+            "model.config; vt.modern.count_parameters and vt.modern.count_macs count what a variant's config builds"
         )

@@ -96,9 +96,10 @@ class ConvStem:
     layers: tuple[tuple[int, int, int], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))  # JSON has lists
-        if not self.layers or any(len(layer) != 3 or min(layer) < 1 for layer in self.layers):
+        triples = all(isinstance(layer, (tuple, list)) and len(layer) == 3 for layer in self.layers)
+        if not self.layers or not triples or min(map(min, self.layers)) < 1:
             raise ValueError(f"layers must hold (channels, kernel size, stride), at least one, got {self.layers}")
+        object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))  # JSON has lists
         if even := [layer for layer in self.layers if layer[1] % 2 == 0 and layer[2] == 1]:
             raise ValueError(
                 f"layer {even[0]}: an even kernel with stride 1 loses a row and a column: make its size odd"
