@@ -102,8 +102,8 @@ def test_a_mask_of_bools_is_no_bias(refuses):
             return torch.ones(5, 5, dtype=torch.bool).tril()
 
     layer, x = Masked(8, 2), torch.randn(3, 5, 8)
-    for use in (layer, layer.attention_weights, lambda x: dot_product_attention(x, x, x, layer.score_bias(x))):
-        with refuses(TypeError, "floating point", "torch.where(mask, 0.0, -inf)"):
+    for use in (layer.attention_weights, lambda x: dot_product_attention(x, x, x, layer.score_bias(x))):
+        with refuses(TypeError, "floating point", "torch.where(mask, 0.0, -torch.inf)"):
             use(x)
 
 

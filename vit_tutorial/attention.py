@@ -24,11 +24,12 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
         TypeError: a mask of bools as the bias.
     """
     check_shapes(q, k, v)
+    check_bias(bias)
     # Dot products of d numbers grow with √d, and a softmax of large scores looks at one key alone: so divide by √d.
     # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
-        scores = scores + as_bias(bias)  # (..., T, S)
+        scores = scores + bias  # (..., T, S)
     weights = scores.softmax(dim=-1)  # (..., T, S): how much of each value
     return weights @ v, weights  # (..., T, e)
 
@@ -80,7 +81,7 @@ class MultiHeadSelfAttention(nn.Module):
         q, k, v = self.split_heads(x)  # each (B, h, T, d)
         # The same result as dot_product_attention, from one kernel that never writes the T x T weights to memory.
         p = self.attention_dropout if self.training else 0.0
-        z = scaled_dot_product_attention(q, k, v, attn_mask=as_bias(self.score_bias(q)), dropout_p=p)  # (B, h, T, d)
+        z = scaled_dot_product_attention(q, k, v, attn_mask=self.score_bias(q), dropout_p=p)  # (B, h, T, d)
         # The heads worked side by side without seeing each other; the projection mixes their results.
         return self.dropout(self.proj(self.merge_heads(z)))  # (B, T, D)
 
@@ -113,11 +114,12 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"q, k and v must be (..., T, d), (..., S, d) and (..., S, e), got {shapes}")
 
 
-def as_bias(bias: Tensor | None) -> Tensor | None:
-    """A bias as it is; a TypeError for a mask of bools, which a sum and torch's kernel would read differently."""
-    if isinstance(bias, Tensor) and not bias.is_floating_point():
-        raise TypeError("the bias is added to the scores, so it must be floating point: torch.where(mask, 0.0, -inf)")
-    return bias
+def check_bias(bias: Tensor | None) -> None:
+    """Raise a TypeError for a mask of bools, which would be added as 0 and 1."""
+    if bias is not None and not bias.is_floating_point():
+        raise TypeError(
+            "the bias is added to the scores, so it must be floating point: torch.where(mask, 0.0, -torch.inf)"
+        )
 
 
 def check_heads(dim: Any, num_heads: Any) -> None:
