@@ -131,6 +131,23 @@ def test_a_run_that_recomputes_ends_with_the_same_weights(digits, refuses):
         train.fit(Flat(), digits, **how, recompute=True)
 
 
+def test_recomputing_puts_a_block_s_own_forward_back():
+    model = small()
+    model.blocks[1].forward = mine = lambda z: 2 * z
+    with layers.activation_checkpointing(model):
+        assert model.blocks[1].forward(torch.ones(1)) == 2
+    assert [vars(block).get("forward") for block in model.blocks][:2] == [None, mine]
+
+
+def test_a_compiled_model_is_asked_for_itself(digits, refuses):
+    for wrapper, place in (
+        (torch.compile(small()), "model._orig_mod"),
+        (torch.nn.DataParallel(small()), "model.module"),
+    ):
+        with refuses(ValueError, "the model itself", place, "compile=True"):
+            train.fit(wrapper, digits, epochs=1, batch_size=16, progress=False, freeze=True)
+
+
 @pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
 def test_a_model_without_a_head_is_refused(digits, refuses, how):
     with refuses(ValueError, "need a model with a head", "num_classes=K"):

@@ -580,6 +580,11 @@ def test_features_are_not_trained_as_logits(data, refuses):
         train.fit(model, data, epochs=1, batch_size=13, progress=False)
 
 
+def test_nothing_to_test_on_is_an_error(data, refuses):
+    with refuses(ValueError, "tiny has no test images"):
+        train.evaluate(tiny(), replace(data, test=data.test.part(torch.zeros(12, dtype=torch.bool))))
+
+
 def test_a_model_in_half_precision_is_evaluated(data):
     model = tiny()
     expected = train.predict(model, data)[0]

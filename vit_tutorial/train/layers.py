@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from vit_tutorial.data import Data
 from vit_tutorial.options.recipe import Recipe
 from vit_tutorial.weights import KnowsPreprocessing
+from vit_tutorial.weights.checkpoint import WRAPPED
 
 Group = dict[str, Any]  # of an optimizer: its parameters and its settings
 
@@ -104,6 +105,10 @@ def layer_groups(model: nn.Module, groups: list[Group], recipe: Recipe) -> tuple
 
 def _check_layers(model: nn.Module, recipe: Recipe) -> None:
     """Raise a ValueError if the recipe needs a part that the model lacks."""
+    if wrapped := [name for name in WRAPPED if name in model._modules]:
+        raise ValueError(
+            f"freeze, head_first and layer_decay need the model itself, model.{wrapped[0]}: compile=True compiles it"
+        )
     if not any(name.startswith("head.") for name, _ in model.named_parameters()):
         raise ValueError("freeze, head_first and layer_decay need a model with a head: vt.load(..., num_classes=K)")
     if recipe.layer_decay < 1 and not getattr(model, "blocks", ()):
@@ -135,13 +140,16 @@ def activation_checkpointing(model: nn.Module) -> Iterator[None]:
     blocks = list(getattr(model, "blocks", ()))
     if not blocks:
         raise ValueError(f"recompute needs a model with blocks, got {type(model).__name__}")
+    own = [vars(block).get("forward") for block in blocks]
     for block in blocks:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
     try:
         yield
     finally:
-        for block in blocks:
+        for block, forward in zip(blocks, own, strict=True):
             del block.forward  # the class's own is used again
+            if forward is not None:
+                block.forward = forward
 
 
 @contextmanager
