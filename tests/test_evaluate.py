@@ -65,6 +65,15 @@ def test_a_class_that_the_model_does_not_know_is_an_error(folder, capsys):
     assert "tiger is not a class of the model (airplane; automobile" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["", "found"])
+def test_results_are_not_written_among_the_images(folder, capsys, place):
+    with pytest.raises(SystemExit) as caught:
+        evaluate(capsys, folder, "--weights", "photographs", "--out", folder / place)
+    assert caught.value.code == 2
+    assert "is in the folder of the images: name one outside it" in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == ["cat", "frog"]
+
+
 def test_the_interval_is_wilsons():
     # Both ends are where the test of the normal approximation with the end's own deviation just accepts the share.
     for right, images in ((0, 10), (3, 3), (81, 263)):

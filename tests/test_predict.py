@@ -353,6 +353,7 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
         (["https://a.org/cat.jpg", "--weights", "shapes"], 2, "cat.jpg was not found: download it first"),
         (["PHOTO"], 2, "--weights is needed"),
         (["--weights", "shapes"], 2, "at least one photograph"),
+        (["--labels", "a cat", "PHOTO"], 2, "at least one photograph or folder, before --labels"),
     ],
 )
 def test_refuses_in_one_line(photos, fails, words, status, said):

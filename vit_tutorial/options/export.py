@@ -19,7 +19,7 @@ class ExportOptions:
     """
 
     weights: Annotated[str, tyro.conf.arg(metavar="NAME")]
-    """A model of the package, a folder that training wrote, a file, or a published model, as for predict."""
+    """A model of the package, a folder that training wrote, or a published model, as for predict."""
 
     to: Literal["onnx", "pt2"]
     """ONNX, or torch.export's format."""

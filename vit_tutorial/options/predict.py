@@ -52,7 +52,8 @@ class PredictOptions:
 
     def __post_init__(self) -> None:
         if not self.photos:
-            raise ValueError("name at least one photograph or folder")
+            before = ", before --labels" if self.labels else ""  # which would take it for a text
+            raise ValueError(f"name at least one photograph or folder{before}")
         if self.weights is None and not self.labels:
             raise ValueError("--weights is needed: name a model")
         for name in ("top", "batch_size"):

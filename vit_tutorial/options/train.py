@@ -106,7 +106,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         if not self.out.name:
-            raise ValueError("--out is empty: name a folder")
+            raise ValueError(f"--out is empty or this folder: name it, as in --out {Path.cwd()}")
         if not self.data:
             raise ValueError("--data is empty: name a data set or a folder")
         if not 0 <= self.workers <= MAX_WORKERS:

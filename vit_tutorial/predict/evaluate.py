@@ -20,10 +20,12 @@ def run(options: EvaluateOptions) -> None:
     """Print the accuracy with its interval and that of each class; write what the model confuses, if asked to.
 
     Raises:
-        ValueError: weights or images that can't be used.
+        ValueError: weights or images that can't be used, or results among the images.
         OSError: weights that can't be fetched, a folder that can't be written.
     """
     if options.out:
+        if options.folder.resolve() in (options.out.resolve(), *options.out.resolve().parents):
+            raise ValueError(f"--out {options.out} is in the folder of the images: name one outside it")
         check_writable(options.out / "confusion.csv")
     model, classes, preprocess = load(options.weights)
     if not classes:
