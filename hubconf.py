@@ -1,10 +1,10 @@
-"""For ``torch.hub``: ``torch.hub.load("OWNER/vit_tutorial", "vit", "cifar10")``, without installing anything."""
+"""For ``torch.hub``: ``torch.hub.load("OWNER/vit_tutorial", "vit", "cifar10")``, without installing this package."""
 
 from __future__ import annotations
 
 from typing import Any
 
-dependencies = ["torch", "numpy", "PIL", "safetensors"]
+dependencies = ["torch", "numpy", "PIL", "safetensors", "tqdm"]
 
 
 def vit(name: str = "cifar10", **changes: Any) -> Any:

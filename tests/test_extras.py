@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from vit_tutorial.data.extras import requirement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +45,13 @@ print(vt.data.image_folder(sys.argv[2], 8).classes)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"set()\nFalse\ncat\n1 photograph: {out}\n('a', 'b')\n"
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["tqdm", "tyro"])
+def test_torch_hub_asks_for_what_loading_needs(package):
+    code = f"import hubconf, sys\nprint(hubconf.dependencies)\nsys.modules[{package!r}] = None\nhubconf.vit('digits')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode != 0) == (repr(package) in done.stdout), done.stderr
 
 
 MISSING = {  # code: the package that it asks for, and the extra that brings it

@@ -1,6 +1,6 @@
 """Lesson 07: what ``pip install vit-tutorial`` leaves out, and which extra brings it.
 
-Models, weights on disk and predictions need torch, numpy, pillow and safetensors; tqdm and tyro serve the commands.
+Models, weights on disk and predictions need torch, numpy, pillow, safetensors and tqdm; tyro serves the commands.
 Everything else is in the extras of pyproject.toml, so that nobody installs JupyterLab to classify a photograph.
 """
 

@@ -98,7 +98,9 @@ class Preprocessing:
             raise ValueError(f"unknown corner {self.corner!r}: use one of {', '.join(get_args(Corner))}")
 
     def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
-        """One image or a batch of them -> a batch (B, C, H, W), float32, normalised; B = 1 for one image.
+        """One image or a batch of them -> a batch (B, C, H, W), normalised; B = 1 for one image.
+
+        A picture becomes float32, and a tensor keeps its precision.
 
         Args:
             images: a PIL image of any size, which is cropped and resized, and grey for a grey model; or a tensor
