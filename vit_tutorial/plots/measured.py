@@ -55,10 +55,12 @@ def intervals(
         reference: where a thin line stands, such as no difference; None for no line.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
-    figure = Figure(figsize=(7.5, 0.42 * len(rows) + 1.1), layout="constrained")
+    height = max(0.42, 0.12 * len(series))  # of a row, in inches
+    apart = min(0.22, 0.88 / len(series))  # two series of a row; the next row stays clear
+    figure = Figure(figsize=(7.5, height * len(rows) + 1.1), layout="constrained")
     ax = figure.add_subplot()
     for index, name in enumerate(series):
-        offset = 0.22 * (index - (len(series) - 1) / 2)
+        offset = apart * (index - (len(series) - 1) / 2)
         here = [(y + offset, *row[name]) for y, row in enumerate(rows.values()) if name in row]
         places, middles, reach = zip(*here, strict=True)
         sides = np.array([np.broadcast_to(each, 2) for each in reach]).T  # (2, rows)
