@@ -1,8 +1,8 @@
 """What each part of the recipe of photographs adds: lessons 13 and 15.
 
-The recipe whole; from random weights; on the labels alone; with AdamW for all weights. Each for 7 epochs with two or
-three seeds, and all but the third for 28 with one. (The model that ships had 33.) The runs that aren't from random
-weights begin with the encoder of the painter that ships.
+The recipe whole; from random weights; on the labels alone; with AdamW for all weights. Each for 7 epochs with three
+seeds, and all but the third for 28 with one. (The model that ships had 33.) The runs that aren't from random weights
+begin with the encoder of the painter that ships.
 
 ``python benchmarks/photographs_parts.py whole --epochs 7 --seed 0 --data cifar10-jpeg --out runs/parts`` adds a row to
 the table. A run that was stopped goes on after its last epoch. ``report`` prints the table.
