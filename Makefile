@@ -1,4 +1,4 @@
-# make lab      JupyterLab on lesson 00        make test     the tests, and every notebook compared with its outputs
+# make lab      JupyterLab on lesson 00        make test     the fast tests, and every lesson compared with its outputs
 # make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
 # make book     the website, in build/book     make slides   the lessons as slides, in build/slides
 # make check    ruff, mypy, import contracts   make slow     the tests that take minutes

@@ -111,6 +111,8 @@ def test_images_in_memory_are_bytes_with_a_label_each(digits, refuses):
         data.Images(images, labels)
     with refuses(ValueError, "(N, C, H, W)", "(1, 8, 8)"):
         data.Images(pixels[0], labels[:1])
+    with refuses(ValueError, "whole numbers", "float64"):
+        data.Images(pixels, labels + 0.5)
     with refuses(ValueError, "4 images", "(3,)", "one label each"):
         data.Images(pixels, labels[:3])
     for wrong, word in ((labels + 7, "from 7 to 10"), (labels - 1, "from -1 to 2")):

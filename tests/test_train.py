@@ -535,6 +535,15 @@ def test_resume_knows_its_data(data, tmp_path, refuses):
             trained(replace(data, **change), out=tmp_path, epochs=1, resume=True)
 
 
+def test_what_a_killed_run_left_is_cleared(data, tmp_path):
+    left, others = tmp_path / "state.pt.0a1b2c3d.partial", tmp_path / "notes.partial"
+    for file in (left, others):
+        file.write_bytes(b"half")
+    train.fit(tiny(), data, **SETTINGS | {"epochs": 1, "warmup_epochs": 0, "out": tmp_path})
+    assert not left.exists()
+    assert others.exists()
+
+
 def test_resume_knows_its_images(data, tmp_path, refuses):
     settings = SETTINGS | {"epochs": 1, "warmup_epochs": 0, "keep": "best", "out": tmp_path}
     train.fit(tiny(), hold_out(data, 0.25), **settings)
@@ -545,11 +554,6 @@ def test_resume_knows_its_images(data, tmp_path, refuses):
     with refuses(ValueError, "_images=", "SHA-256", "same settings and data"):
         train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
     data.train.images[0] -= 1
-    train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
-    state = torch.load(tmp_path / "state.pt")
-    for name in ("train_images", "test_images"):  # as in a state of an earlier version
-        del state["settings"][name]
-    torch.save(state, tmp_path / "state.pt")
     train.fit(tiny(), hold_out(data, 0.25), **settings, resume=True)
 
 
@@ -581,8 +585,11 @@ def test_features_are_not_trained_as_logits(data, refuses):
 
 
 def test_nothing_to_test_on_is_an_error(data, refuses):
+    untested = replace(data, test=data.test.part(torch.zeros(12, dtype=torch.bool)))
     with refuses(ValueError, "tiny has no test images"):
-        train.evaluate(tiny(), replace(data, test=data.test.part(torch.zeros(12, dtype=torch.bool))))
+        train.evaluate(tiny(), untested)
+    with refuses(ValueError, "tiny has no test images"):
+        train.fit(tiny(), untested, **SETTINGS)
 
 
 def test_a_model_in_half_precision_is_evaluated(data):

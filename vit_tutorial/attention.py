@@ -94,7 +94,7 @@ class MultiHeadSelfAttention(nn.Module):
         return q, k, v
 
     def score_bias(self, q: Tensor) -> Tensor | None:
-        """What is added to the scores of queries (B, h, T, d) before the softmax: here nothing."""
+        """What is added to the scores of queries (B, h, T, d) before the softmax, floating point: here nothing."""
         return None
 
     def merge_heads(self, z: Tensor) -> Tensor:

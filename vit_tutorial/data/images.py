@@ -47,13 +47,13 @@ class Images(Dataset[tuple[Tensor, int]]):
         masks: (N, H, W), bool, True on the pixels of what the label names; shapes have them, the others None.
 
     Raises:
-        ValueError: other numbers than uint8, another shape, or not one label per image.
+        ValueError: other numbers than uint8, another shape, or not one whole number per image.
     """
 
     def __init__(
         self, images: Tensor | np.ndarray, labels: Tensor | np.ndarray, *, white: int = 255, masks: Tensor | None = None
     ) -> None:
-        self.images, self.labels = torch.as_tensor(images), torch.as_tensor(labels).long()
+        self.images, self.labels = torch.as_tensor(images), torch.as_tensor(labels)
         self.white, self.masks = white, masks
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
             raise ValueError(
@@ -64,6 +64,9 @@ class Images(Dataset[tuple[Tensor, int]]):
             raise ValueError(
                 f"{counted(len(self.images), 'image')} and labels of shape {tuple(self.labels.shape)}: one label each"
             )
+        if self.labels.is_floating_point():
+            raise ValueError(f"labels must be whole numbers, got {self.labels.dtype}")
+        self.labels = self.labels.long()
 
     def __len__(self) -> int:
         return len(self.images)

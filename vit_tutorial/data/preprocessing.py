@@ -77,7 +77,7 @@ class Preprocessing:
         for name in ("mean", "std"):
             try:
                 values = tuple(float(value) for value in getattr(self, name))  # NumPy's numbers aren't JSON
-            except TypeError:
+            except (TypeError, ValueError):
                 raise TypeError(
                     f"{name} must be a number per channel, as in (0.5,), got {getattr(self, name)!r}"
                 ) from None

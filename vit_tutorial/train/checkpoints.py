@@ -25,7 +25,6 @@ Row = dict[str, float]  # what one epoch gave
 History = list[Row]
 Saved = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
 VERSION = 3  # of what a run draws and in which order: another version ends with other weights
-ADDED = ("train_images", "test_images")  # settings that older states lack
 
 
 def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.Module) -> Saved:
@@ -120,6 +119,8 @@ class Checkpoint:
         except Timeout:
             raise OSError(f"another run writes to {self.path.parent}: wait for it, or choose another folder") from None
         try:
+            for left in self.path.parent.glob(f"{self.path.name}.*.partial"):  # by a run that was killed
+                left.unlink(missing_ok=True)
             yield
         finally:
             lock.release()
@@ -152,8 +153,6 @@ class Checkpoint:
     def _check(self, before: Saved, settings: Saved) -> None:
         folder = self.path and self.path.parent
         for name, value in settings.items():
-            if name in ADDED and name not in before:
-                continue
             if (known := before.get(name)) != value:
                 raise ValueError(
                     f"the run in {folder} has {name}={known}, not {value}: "

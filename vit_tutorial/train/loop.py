@@ -264,6 +264,8 @@ def _check_arguments(model: nn.Module, data: Data, recipe: Recipe, workers: int)
         raise ValueError(f"workers must be a whole number from 0 to {MAX_WORKERS}, got {workers!r}")
     if recipe.keep == "best" and data.test_split == "test":
         raise ValueError('keep="best" must not choose by the test images: fit(model, vt.data.hold_out(data, 0.1), ...)')
+    if not len(data.test):
+        raise ValueError(f"{data.name} has no {data.test_split} images: there is nothing to measure")
     check_classes(model, data)
     check_preprocess(model, data)
     _check_engine()

@@ -227,7 +227,7 @@ def read_folder(folder: Path) -> LoadedModel:
     if "sha256" in settings and settings["sha256"] != _sha256(folder / "model.safetensors"):
         raise ValueError(
             f"{folder / 'model.safetensors'} isn't the file that {folder / 'config.json'} was written with (another "
-            "SHA-256): save the model again"
+            "SHA-256): save the model again, or take sha256 out of the config if you changed the weights yourself"
         )
     try:
         return _described(settings, state)
