@@ -588,8 +588,10 @@ def test_nothing_to_test_on_is_an_error(data, refuses):
     untested = replace(data, test=data.test.part(torch.zeros(12, dtype=torch.bool)))
     with refuses(ValueError, "tiny has no test images"):
         train.evaluate(tiny(), untested)
+    model, before = tiny(), tiny().state_dict()
     with refuses(ValueError, "tiny has no test images"):
-        train.fit(tiny(), untested, **SETTINGS)
+        train.fit(model, untested, **SETTINGS)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())  # not after an epoch
 
 
 def test_a_model_in_half_precision_is_evaluated(data):
