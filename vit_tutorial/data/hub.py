@@ -174,4 +174,4 @@ def _statistics(train: Rows) -> tuple[tuple[float, ...], tuple[float, ...]]:
     generator = torch.Generator().manual_seed(0)
     places = torch.randperm(len(train), generator=generator)[:STATISTICS_IMAGES].tolist()
     pixels = torch.stack([train.pixels(place)[0] for place in places])  # (n, C, H, W)
-    return channel_statistics(Images(pixels, torch.zeros(len(places))))
+    return channel_statistics(Images(pixels, torch.zeros(len(places), dtype=torch.int64)))
