@@ -51,14 +51,19 @@ def predict(
     return torch.cat(logits).cpu(), torch.cat(labels)
 
 
+def check_test_images(data: Data) -> None:
+    """Raise a ValueError if there is no image to test on."""
+    if not len(data.test):
+        raise ValueError(f"{data.name} has no {data.test_split} images: there is nothing to measure")
+
+
 def evaluate(model: nn.Module, data: Data, *, accelerator: Accelerator | None = None) -> dict[str, float]:
     """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a part.
 
     Raises:
         ValueError: no image to test on.
     """
-    if not len(data.test):
-        raise ValueError(f"{data.name} has no {data.test_split} images: there is nothing to measure")
+    check_test_images(data)
     rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     logits, labels = predict(model, data, part=slice(rank, None, processes))
     totals = Totals(accelerator)

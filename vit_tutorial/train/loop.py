@@ -26,7 +26,7 @@ from vit_tutorial.options.recipe import Recipe, Tracker
 from vit_tutorial.options.train import MAX_WORKERS
 from vit_tutorial.train.batches import Batches, seed_of
 from vit_tutorial.train.checkpoints import BestWeights, Checkpoint, History, settings
-from vit_tutorial.train.evaluation import Totals, evaluate
+from vit_tutorial.train.evaluation import Totals, check_test_images, evaluate
 from vit_tutorial.train.layers import (
     LayerRate,
     activation_checkpointing,
@@ -264,8 +264,7 @@ def _check_arguments(model: nn.Module, data: Data, recipe: Recipe, workers: int)
         raise ValueError(f"workers must be a whole number from 0 to {MAX_WORKERS}, got {workers!r}")
     if recipe.keep == "best" and data.test_split == "test":
         raise ValueError('keep="best" must not choose by the test images: fit(model, vt.data.hold_out(data, 0.1), ...)')
-    if not len(data.test):
-        raise ValueError(f"{data.name} has no {data.test_split} images: there is nothing to measure")
+    check_test_images(data)
     check_classes(model, data)
     check_preprocess(model, data)
     _check_engine()
